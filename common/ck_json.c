@@ -1,0 +1,273 @@
+// JSON helpers. The validator is a small pushdown automaton without recursion, so that depth is a
+// number it checks and not the C stack.
+#include "common/ck_json.h"
+
+#include "common/ck_utf8.h"
+
+#include <string.h>
+
+json_t *ck_json_parse_object(const void *p, size_t n, bool empty_ok, struct ck_err *err)
+{
+    if (n == 0 && empty_ok)
+        return json_object();
+    size_t at;
+    // jansson recurses to 2048 levels; ours is stricter, and checked first without building anything.
+    json_error_t je = {.line = 0};
+    json_t *j = NULL;
+    bool deep_ok = ck_json_valid(p, n, &at);
+    j = deep_ok ? json_loadb(p, n, JSON_REJECT_DUPLICATES, &je) : NULL;
+    if (j && json_is_object(j))
+        return j;
+    if (j) {
+        json_decref(j);
+        ck_fail(err, 400, "bad_json", "expected a JSON object");
+    } else if (deep_ok) {
+        ck_fail(err, 400, "bad_json", "malformed JSON at line %d column %d: %.160s", je.line, je.column, je.text);
+    } else {
+        ck_fail(err, 400, "bad_json", "malformed JSON at byte %zu (or not UTF-8, or nested deeper than %d)", at,
+                CK_JSON_DEPTH_MAX);
+    }
+    return NULL;
+}
+
+static size_t skip_space(const uint8_t *p, size_t n, size_t i)
+{
+    while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r'))
+        i++;
+    return i;
+}
+
+static bool is_hex(uint8_t c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
+
+// i is just after the opening quote; true with *end just after the closing one.
+static bool scan_string(const uint8_t *p, size_t n, size_t i, size_t *end)
+{
+    while (i < n) {
+        uint8_t c = p[i];
+        if (c == '"') {
+            *end = i + 1;
+            return true;
+        }
+        if (c < 0x20)
+            break;
+        if (c == '\\') {
+            if (i + 1 >= n)
+                break;
+            uint8_t e = p[i + 1];
+            if (e == 'u') {
+                if (n - i < 6 || !is_hex(p[i + 2]) || !is_hex(p[i + 3]) || !is_hex(p[i + 4]) || !is_hex(p[i + 5]))
+                    break;
+                i += 6;
+            } else if (e && strchr("\"\\/bfnrt", e)) {
+                i += 2;
+            } else {
+                break;
+            }
+        } else if (c < 0x80) {
+            i++;
+        } else {
+            size_t len = ck_utf8_char(p + i, n - i);
+            if (!len)
+                break;
+            i += len;
+        }
+    }
+    *end = i;
+    return false;
+}
+
+static bool scan_number(const uint8_t *p, size_t n, size_t i, size_t *end)
+{
+    if (i < n && p[i] == '-')
+        i++;
+    *end = i;
+    if (i >= n || !is_digit(p[i]))
+        return false;
+    if (p[i] == '0')
+        i++;
+    else
+        while (i < n && is_digit(p[i]))
+            i++;
+    if (i < n && p[i] == '.') {
+        i++;
+        *end = i;
+        if (i >= n || !is_digit(p[i]))
+            return false;
+        while (i < n && is_digit(p[i]))
+            i++;
+    }
+    if (i < n && (p[i] == 'e' || p[i] == 'E')) {
+        i++;
+        if (i < n && (p[i] == '+' || p[i] == '-'))
+            i++;
+        *end = i;
+        if (i >= n || !is_digit(p[i]))
+            return false;
+        while (i < n && is_digit(p[i]))
+            i++;
+    }
+    *end = i;
+    return true;
+}
+
+static bool scan_word(const uint8_t *p, size_t n, size_t i, size_t *end)
+{
+    // Python's json.dumps writes NaN and Infinity; strict JSON has neither, and neither do browsers.
+    static const char *const words[] = {"true", "false", "null"};
+    for (unsigned k = 0; k < 3; k++) {
+        size_t len = strlen(words[k]);
+        if (n - i >= len && !memcmp(p + i, words[k], len)) {
+            *end = i + len;
+            return true;
+        }
+    }
+    *end = i;
+    return false;
+}
+
+static bool scan_key(const uint8_t *p, size_t n, size_t i, size_t *end)
+{
+    *end = i;
+    if (i >= n || p[i] != '"' || !scan_string(p, n, i + 1, &i)) {
+        *end = i;
+        return false;
+    }
+    i = skip_space(p, n, i);
+    *end = i;
+    if (i >= n || p[i] != ':')
+        return false;
+    *end = skip_space(p, n, i + 1);
+    return true;
+}
+
+// After a value: consumes closers and commas. Outcomes in *st: next value expected or finished.
+enum after { AFTER_VALUE, AFTER_DONE, AFTER_BAD };
+
+static enum after scan_after(const uint8_t *p, size_t n, size_t *i, const uint8_t *stack, unsigned *depth)
+{
+    for (;;) {
+        *i = skip_space(p, n, *i);
+        if (*depth == 0)
+            return *i == n ? AFTER_DONE : AFTER_BAD;
+        if (*i >= n)
+            return AFTER_BAD;
+        uint8_t open = stack[*depth - 1], c = p[*i];
+        if (c == (open == '{' ? '}' : ']')) {
+            (*depth)--;
+            (*i)++;
+            continue;
+        }
+        if (c != ',')
+            return AFTER_BAD;
+        *i = skip_space(p, n, *i + 1);
+        if (open == '{' && !scan_key(p, n, *i, i))
+            return AFTER_BAD;
+        return AFTER_VALUE;
+    }
+}
+
+// One value's start at *i. Returns 1 = container opened and not empty (next value expected),
+// 0 = a whole value consumed, -1 = bad.
+static int scan_value(const uint8_t *p, size_t n, size_t *i, uint8_t *stack, unsigned *depth)
+{
+    if (*i >= n)
+        return -1;
+    uint8_t c = p[*i];
+    if (c == '"')
+        return scan_string(p, n, *i + 1, i) ? 0 : -1;
+    if (c == '-' || is_digit(c))
+        return scan_number(p, n, *i, i) ? 0 : -1;
+    if (c != '{' && c != '[')
+        return scan_word(p, n, *i, i) ? 0 : -1;
+    size_t inner = skip_space(p, n, *i + 1);
+    if (inner < n && p[inner] == (c == '{' ? '}' : ']')) {
+        *i = inner + 1;
+        return 0;
+    }
+    if (*depth >= CK_JSON_DEPTH_MAX)
+        return -1;
+    stack[(*depth)++] = c;
+    *i = inner;
+    return c == '[' || scan_key(p, n, inner, i) ? 1 : -1;
+}
+
+bool ck_json_valid(const void *data, size_t n, size_t *offset)
+{
+    const uint8_t *p = data;
+    uint8_t stack[CK_JSON_DEPTH_MAX];
+    unsigned depth = 0;
+    size_t i = skip_space(p, n, 0);
+    bool ok = false;
+    for (;;) {
+        int v = scan_value(p, n, &i, stack, &depth);
+        if (v < 0)
+            break;
+        if (v > 0)
+            continue;
+        enum after a = scan_after(p, n, &i, stack, &depth);
+        if (a == AFTER_VALUE)
+            continue;
+        ok = a == AFTER_DONE;
+        break;
+    }
+    if (!ok && offset)
+        *offset = i;
+    return ok;
+}
+
+static const json_t *field(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+static void wrong(struct ck_err *err, const char *key, const char *want)
+{
+    if (err && !err->status)
+        ck_fail(err, 400, "bad_field", "field \"%.64s\" must be %s", key, want);
+}
+
+const char *ck_json_str(const json_t *o, const char *key, const char *def, struct ck_err *err)
+{
+    const json_t *v = field(o, key);
+    if (v && json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v))
+        return json_string_value(v);
+    if (v)
+        wrong(err, key, "a string without NUL");
+    return def;
+}
+
+int64_t ck_json_int(const json_t *o, const char *key, int64_t def, struct ck_err *err)
+{
+    const json_t *v = field(o, key);
+    if (v && json_is_integer(v))
+        return json_integer_value(v);
+    if (v)
+        wrong(err, key, "a whole number");
+    return def;
+}
+
+bool ck_json_bool(const json_t *o, const char *key, bool def, struct ck_err *err)
+{
+    const json_t *v = field(o, key);
+    if (v && json_is_boolean(v))
+        return json_is_true(v);
+    if (v)
+        wrong(err, key, "true or false");
+    return def;
+}
+
+json_t *ck_json_obj(const json_t *o, const char *key, struct ck_err *err)
+{
+    json_t *v = json_object_get(o, key);
+    if (v && json_is_object(v))
+        return v;
+    if (v && !json_is_null(v))
+        wrong(err, key, "an object");
+    return NULL;
+}
+
+static int dump_chunk(const char *p, size_t n, void *out) { return ck_buf_add(out, p, n); }
+
+int ck_json_dump(const json_t *j, struct ck_buf *out) { return json_dump_callback(j, dump_chunk, out, JSON_COMPACT); }
