@@ -1,0 +1,6 @@
+// Subcommands that are clients of a running gateway. argv[0] is the subcommand's own name. Each
+// returns the exit code (0, 1, 2 for usage) and may print.
+#pragma once
+
+int ck_cmd_run(int argc, char **argv);     // cellkeep run FILE | -c CODE
+int ck_cmd_session(int argc, char **argv); // cellkeep session create|list|delete …

@@ -1,0 +1,48 @@
+// The gateway's settings: option over environment (CELLKEEP_…) over a JSON --config file over the
+// defaults. Filled once at start, read-only afterwards. All strings are owned by the config.
+#pragma once
+#include "common/ck_error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum config_accel { CONFIG_ACCEL_AUTO, CONFIG_ACCEL_KVM, CONFIG_ACCEL_TCG };
+enum config_on_exit { CONFIG_EXIT_KEEP, CONFIG_EXIT_PAUSE, CONFIG_EXIT_KILL };
+
+struct config {
+    char *host;         // address or name to listen on
+    int port;           // 0 = any free one
+    char *token;        // NULL = generated and kept in the state folder
+    char *state_dir;    // absolute
+    char *cache_dir;    // absolute
+    enum config_accel accel;
+    int memory_mb;      // of a session, unless it asks for another size
+    int pool_size;      // sessions started ahead
+    int max_sessions;   // in all; 0 = no limit
+    char *allow_origin; // NULL = not set; "*" or one origin
+    char *tls_cert;     // both or none
+    char *tls_key;
+    char *base_url;     // "" or "/prefix" without a trailing slash
+    enum config_on_exit on_exit;
+    int uid_base;       // root only: uid of the first bridge's slot
+    int max_connections;
+    int max_body_mb;    // upper bound of any collected request body
+    char *qemu;         // NULL = found in PATH
+    char *log_level;
+    bool jail_required; // refuse to run a session when a step of the jail is not to be had
+    // Limits of a session, defaults that a session may lower or (up to the maximum) raise.
+    int64_t cell_timeout_ms;    // 0 = none
+    int64_t command_timeout_ms; // 30 s
+};
+
+// Outcomes: 0 = ready; 1 = --help was asked for (print config_usage()); negative = err filled with
+// one line for the user (exit 2). argv[0] is the subcommand. env is an environ-like array.
+// Reads the --config file, nothing else: no folder is made, no address looked up.
+int config_load(int argc, char **argv, char *const *env, struct config *out, struct ck_err *err);
+void config_free(struct config *c); // a zeroed or half-filled one is fine
+const char *config_usage(void);     // text of `cellkeep serve --help`
+
+// Where state and cache live when nothing was said: root: /var/lib/cellkeep and /var/cache/cellkeep,
+// else $XDG_STATE_HOME or ~/.local/state, $XDG_CACHE_HOME or ~/.cache. The caller frees.
+char *config_default_dir(bool cache, char *const *env);
