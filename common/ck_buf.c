@@ -28,7 +28,7 @@ int ck_buf_reserve(struct ck_buf *b, size_t more)
         room += room / 2 + 64;
     if (b->cap && room > b->cap)
         room = b->cap;
-    uint8_t *p = realloc(b->p, room);
+    uint8_t *p = realloc(b->p, room + 1); // one more, so that a NUL fits behind a full buffer
     if (!p)
         return -1;
     b->p = p;
@@ -56,8 +56,8 @@ int ck_buf_printf(struct ck_buf *b, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    int rc = -1;
-    if (n >= 0 && !ck_buf_reserve(b, (size_t)n + 1)) {
+    int rc = n == 0 ? 0 : -1;
+    if (n > 0 && !ck_buf_reserve(b, (size_t)n)) {
         vsnprintf((char *)b->p + b->n, (size_t)n + 1, fmt, again);
         b->n += (size_t)n;
         rc = 0;

@@ -1,5 +1,6 @@
 // A growable byte buffer with a cap, and a borrowed slice of bytes.
 // A buffer that would pass its cap, or cannot grow, refuses (returns -1) and keeps what it had.
+// Behind a buffer that has grown there is always room for one more byte, for a NUL.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 // Hashes, MACs, random bytes. Keys pass through here; nothing is logged or kept.
 #include "common/ck_crypto.h"
 
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -77,6 +78,8 @@ void ck_random(void *p, size_t n)
     uint8_t *at = p;
     while (n) {
         ssize_t got = getrandom(at, n, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
         if (got <= 0)
             abort(); // without randomness nothing here is safe
         at += got;

@@ -71,7 +71,7 @@ struct ck_blob *ck_frame_encode(struct ck_slice header, const struct ck_slice *p
     uint64_t total = 4 + 4 + 4 * ((uint64_t)nparts + 1) + header.n;
     for (uint32_t i = 0; i < nparts; i++)
         total += parts[i].n;
-    if (nparts >= CK_FRAME_PARTS_MAX || header.n > CK_FRAME_HEADER_MAX || total > UINT32_MAX)
+    if (nparts >= CK_FRAME_PARTS_MAX || header.n > CK_FRAME_HEADER_MAX || total - 4 > CK_FRAME_BODY_MAX)
         return NULL;
     struct ck_blob *b = ck_blob_new((size_t)total);
     if (!b)
@@ -80,7 +80,8 @@ struct ck_blob *ck_frame_encode(struct ck_slice header, const struct ck_slice *p
     put32(b->p + 4, nparts + 1);
     put32(b->p + 8, (uint32_t)header.n);
     uint8_t *at = b->p + 8 + 4 * ((size_t)nparts + 1);
-    memcpy(at, header.p, header.n);
+    if (header.n)
+        memcpy(at, header.p, header.n);
     at += header.n;
     for (uint32_t i = 0; i < nparts; i++) {
         put32(b->p + 12 + 4 * (size_t)i, (uint32_t)parts[i].n);

@@ -35,7 +35,8 @@ struct ck_blob {
     uint8_t p[];
 };
 
-// Encodes header (a JSON object as text) and parts. NULL when too large or out of memory.
+// Encodes header (a JSON object as text) and parts. NULL when too large (a body over
+// CK_FRAME_BODY_MAX, which readers refuse) or out of memory.
 struct ck_blob *ck_frame_encode(struct ck_slice header, const struct ck_slice *parts, uint32_t nparts);
 struct ck_blob *ck_blob_new(size_t n); // n uninitialised bytes, one reference
 struct ck_blob *ck_blob_ref(struct ck_blob *b);

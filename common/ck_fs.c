@@ -20,20 +20,32 @@ int ck_read_file(const char *path, size_t max, struct ck_buf *out, struct ck_err
     if (fd < 0)
         return ck_fail_errno(err, errno, 500, "cannot_read", "cannot open %s", path);
     size_t start = out->n;
+    int rc;
     for (;;) {
-        if (ck_buf_reserve(out, 65536))
-            return ck_fail(err, 500, "no_memory", "no memory to read %s", path);
-        ssize_t got = read(fd, out->p + out->n, 65535);
-        if (got < 0)
-            return ck_fail_errno(err, errno, 500, "cannot_read", "cannot read %s", path);
-        if (got == 0)
+        size_t left = max - (out->n - start), want = left < 65535 ? left + 1 : 65536; // +1 shows what is too long
+        if (ck_buf_reserve(out, want)) {
+            rc = ck_fail(err, 500, "no_memory", "no memory to read %s", path);
             break;
+        }
+        ssize_t got = read(fd, out->p + out->n, want);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            rc = ck_fail_errno(err, errno, 500, "cannot_read", "cannot read %s", path);
+            break;
+        }
+        if ((size_t)got > left) {
+            rc = ck_fail(err, 500, "file_too_large", "%s is over %zu bytes", path, max);
+            break;
+        }
+        if (got == 0) {
+            out->p[out->n] = 0;
+            return 0;
+        }
         out->n += (size_t)got;
-        if (out->n - start > max)
-            return ck_fail(err, 500, "file_too_large", "%s is over %zu bytes", path, max);
     }
-    out->p[out->n] = 0;
-    return 0;
+    out->n = start;
+    return rc;
 }
 
 int ck_write_all(int fd, const void *p, size_t n)
@@ -83,6 +95,8 @@ int ck_write_file_atomic(const char *path, const void *p, size_t n, mode_t mode,
 int ck_mkdirs(const char *path, mode_t mode, struct ck_err *err)
 {
     char at[PATH_MAX];
+    if (!*path)
+        return ck_fail(err, 500, "cannot_write", "the name of a folder is empty");
     if (ck_path(at, sizeof at, err, "%s", path))
         return -1;
     for (char *s = at + 1;; s++) {
@@ -107,7 +121,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     (void)st;
     (void)type;
     (void)ftw;
-    return remove(path);
+    return remove(path) && errno != ENOENT ? -1 : 0; // what is gone already must not end the walk
 }
 
 int ck_remove_tree(const char *path, struct ck_err *err)

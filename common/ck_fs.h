@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 // Whole file of at most max bytes, appended to out (a NUL follows the last byte, not counted).
+// On failure out is as it was.
 int ck_read_file(const char *path, size_t max, struct ck_buf *out, struct ck_err *err);
 // Temporary name in the same folder, fsync, rename, fsync of the folder: all or nothing.
 int ck_write_file_atomic(const char *path, const void *p, size_t n, mode_t mode, struct ck_err *err);

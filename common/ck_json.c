@@ -6,6 +6,19 @@
 
 #include <string.h>
 
+// Line and column of byte `at`, both from 1; columns count bytes.
+static void locate(const uint8_t *p, size_t at, size_t *line, size_t *column)
+{
+    *line = *column = 1;
+    for (size_t i = 0; i < at; i++) {
+        (*column)++;
+        if (p[i] == '\n') {
+            (*line)++;
+            *column = 1;
+        }
+    }
+}
+
 json_t *ck_json_parse_object(const void *p, size_t n, bool empty_ok, struct ck_err *err)
 {
     if (n == 0 && empty_ok)
@@ -15,17 +28,23 @@ json_t *ck_json_parse_object(const void *p, size_t n, bool empty_ok, struct ck_e
     json_error_t je = {.line = 0};
     json_t *j = NULL;
     bool deep_ok = ck_json_valid(p, n, &at);
-    j = deep_ok ? json_loadb(p, n, JSON_REJECT_DUPLICATES, &je) : NULL;
+    j = deep_ok ? json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je) : NULL;
     if (j && json_is_object(j))
         return j;
     if (j) {
         json_decref(j);
         ck_fail(err, 400, "bad_json", "expected a JSON object");
     } else if (deep_ok) {
-        ck_fail(err, 400, "bad_json", "malformed JSON at line %d column %d: %.160s", je.line, je.column, je.text);
+        // jansson ends its text with the input "near" the place: that may be a cell's code, so not ours to repeat
+        const char *near = strstr(je.text, " near ");
+        int len = near ? (int)(near - je.text) : (int)strlen(je.text);
+        ck_fail(err, 400, "bad_json", "malformed JSON at line %d column %d: %.*s", je.line, je.column, len, je.text);
     } else {
-        ck_fail(err, 400, "bad_json", "malformed JSON at byte %zu (or not UTF-8, or nested deeper than %d)", at,
-                CK_JSON_DEPTH_MAX);
+        size_t line, column;
+        locate(p, at, &line, &column);
+        ck_fail(err, 400, "bad_json",
+                "malformed JSON at line %zu column %zu (byte %zu): not JSON, not UTF-8, or nested deeper than %d", line,
+                column, at, CK_JSON_DEPTH_MAX);
     }
     return NULL;
 }
@@ -180,13 +199,13 @@ static int scan_value(const uint8_t *p, size_t n, size_t *i, uint8_t *stack, uns
         return scan_number(p, n, *i, i) ? 0 : -1;
     if (c != '{' && c != '[')
         return scan_word(p, n, *i, i) ? 0 : -1;
+    if (*depth >= CK_JSON_DEPTH_MAX)
+        return -1;
     size_t inner = skip_space(p, n, *i + 1);
     if (inner < n && p[inner] == (c == '{' ? '}' : ']')) {
         *i = inner + 1;
         return 0;
     }
-    if (*depth >= CK_JSON_DEPTH_MAX)
-        return -1;
     stack[(*depth)++] = c;
     *i = inner;
     return c == '[' || scan_key(p, n, inner, i) ? 1 : -1;
@@ -270,4 +289,7 @@ json_t *ck_json_obj(const json_t *o, const char *key, struct ck_err *err)
 
 static int dump_chunk(const char *p, size_t n, void *out) { return ck_buf_add(out, p, n); }
 
-int ck_json_dump(const json_t *j, struct ck_buf *out) { return json_dump_callback(j, dump_chunk, out, JSON_COMPACT); }
+int ck_json_dump(const json_t *j, struct ck_buf *out)
+{
+    return json_dump_callback(j, dump_chunk, out, JSON_COMPACT | JSON_ENCODE_ANY);
+}

@@ -18,9 +18,8 @@ static int log_fd = STDERR_FILENO;
 static enum ck_log_level log_level = CK_LOG_INFO;
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-// One slot a format string (by address); a collision only shares the budget.
+// One slot a format string (by address); two that collide share one budget.
 static struct {
-    const char *fmt;
     int64_t second;
     unsigned passed, held;
 } rate[RATE_SLOTS];
@@ -45,10 +44,9 @@ static bool within_rate(const char *fmt, unsigned *held)
     size_t i = ((uintptr_t)fmt >> 3) % RATE_SLOTS;
     int64_t now = ck_mono_ms() / 1000;
     pthread_mutex_lock(&rate_lock);
-    if (rate[i].second != now || rate[i].fmt != fmt) {
+    if (rate[i].second != now) {
         rate[i].second = now;
         rate[i].passed = 0;
-        rate[i].fmt = fmt;
     }
     bool pass = rate[i].passed < RATE_PER_SECOND;
     if (pass) {
