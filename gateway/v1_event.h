@@ -2,6 +2,7 @@
 #pragma once
 #include "common/ck_frame.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 enum v1_event_kind {
@@ -21,10 +22,19 @@ struct v1_event {
     struct ck_slice finished; // V1_EVENT_DONE: borrowed from the frame
 };
 
-// Reads an event frame. 0, or -1 when the frame is none of the bridge protocol's.
-int v1_event_read(const struct ck_frame *f, struct v1_event *out, struct ck_err *err);
+// Reads an event frame; h is its header. 0, or -1 when it is no event (no "ev").
+int v1_event_read(const json_t *h, const struct ck_frame *f, struct v1_event *out);
 
 // Appends the event as one JSON object: {"seq":17,"type":"stream","t":...,"cell":"...","content":{...}}.
 // Content made by the kernel is copied as it is (the bridge has verified that it is JSON), under a
-// key of its own, so that it cannot override ours.
-int v1_event_json(const struct ck_frame *f, const struct v1_event *ev, struct ck_buf *out);
+// key of its own, so that it cannot override ours. Line breaks, which can only be white space
+// between its values, become spaces: one event stays one line, whatever door it leaves by.
+int v1_event_json(const json_t *h, const struct ck_frame *f, const struct v1_event *ev, struct ck_buf *out);
+
+// The same replacement in what out holds after offset `from`.
+void v1_flatten(struct ck_buf *out, size_t from);
+
+// Where a reader wants to go on: Last-Event-ID is the last event it has, ?from= the first it wants;
+// the header wins (an EventSource sends it by itself on a reconnect). Both may be NULL: 0, the
+// oldest kept. Outcome 1: "now". 400 "bad_field" when neither a number nor "now".
+int v1_event_position(const char *last_event_id, const char *from, uint64_t *seq, struct ck_err *err);

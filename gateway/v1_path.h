@@ -6,11 +6,11 @@
 #define V1_PATH_MAX 4096 // with the NUL, as PATH_MAX
 #define V1_NAME_MAX 255  // bytes of one component, as NAME_MAX
 
-// The part of a URL after ".../files/" (with or without a leading slash) as an absolute guest path:
-// percent-decoded when `encoded`, "//" and "." dropped, no trailing slash except for "/" itself.
-// Refused: bad escapes, NUL, invalid UTF-8, names over V1_NAME_MAX, paths over V1_PATH_MAX-1 bytes
-// (400 "bad_path"), and ".." (403 "path_outside").
-int v1_path_from_url(struct ck_slice url, bool encoded, char out[V1_PATH_MAX], struct ck_err *err);
+// The part of a URL after ".../files/", already percent-decoded, with or without a leading slash, as
+// an absolute guest path: "//" and "." dropped, no trailing slash except for "/" itself. Refused:
+// invalid UTF-8, names over V1_NAME_MAX, paths over V1_PATH_MAX-1 bytes (400 "bad_path"), and ".."
+// (403 "path_outside").
+int v1_path_from_url(const char *decoded, char out[V1_PATH_MAX], struct ck_err *err);
 
 // A path from a JSON body: absolute, or relative to /home/user. The same refusals.
 int v1_path_from_body(const char *path, char out[V1_PATH_MAX], struct ck_err *err);
