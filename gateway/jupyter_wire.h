@@ -60,7 +60,7 @@ struct jup_out {
     uint32_t nbuffers;
 };
 
-// Appends the frame to out by splicing the parts, nothing is parsed but the header's first level
-// (legacy repeats msg_id and msg_type on top). *text says which kind of frame it is. -1 = out of
-// memory or beyond out's cap or the dialect's numbers.
-int jup_encode(enum jup_dialect dialect, const struct jup_out *msg, struct ck_buf *out, bool *text);
+// The frame as one blob of exactly its size, by splicing the parts: nothing is parsed but the header's
+// first level (legacy repeats msg_id and msg_type on top). *text says which kind of frame it is.
+// NULL = out of memory or beyond the dialect's numbers. The caller owns the reference.
+struct ck_blob *jup_encode(enum jup_dialect dialect, const struct jup_out *msg, bool *text);
