@@ -31,6 +31,8 @@ struct config {
     char *qemu;         // NULL = found in PATH
     char *log_level;
     bool jail_required; // refuse to run a session when a step of the jail is not to be had
+    char *env_allow;    // variables beyond KERNEL_* that a Jupyter client may set for its kernel:
+                        // names separated by commas; NULL = none
     // Limits of a session, defaults that a session may lower or (up to the maximum) raise.
     int64_t cell_timeout_ms;    // 0 = none
     int64_t command_timeout_ms; // 30 s
