@@ -60,7 +60,8 @@ int ck_machine_cont(struct ck_machine *m, ck_machine_cb cb, void *user, struct c
 int ck_machine_stop(struct ck_machine *m, ck_machine_cb cb, void *user, struct ck_err *err);
 // Device state without RAM of a stopped machine into a new file that QEMU creates.
 int ck_machine_save(struct ck_machine *m, const char *path, ck_machine_cb cb, void *user, struct ck_err *err);
-// Asks QEMU to end and kills it after the deadline. Done when the process is gone. In any state.
+// Asks QEMU to end and kills it after the deadline (at once when an operation is pending, which then
+// fails with "vm_died"). Done when the process is gone. 1 = there is no process, cb will not be called.
 int ck_machine_quit(struct ck_machine *m, ck_machine_cb cb, void *user, struct ck_err *err);
 void ck_machine_kill(struct ck_machine *m); // SIGKILL; on_exit follows
 
