@@ -1,0 +1,34 @@
+// How a cell can end, and the finished cell as the JSON that /v1 clients get (design.md section 5).
+// Pure.
+#pragma once
+#include "kernel-bridge/cellout.h"
+
+enum cell_status {
+    CELL_OK,
+    CELL_ERROR,
+    CELL_TIMEOUT,
+    CELL_INTERRUPTED,
+    CELL_OOM,
+    CELL_KERNEL_DIED,
+    CELL_VM_DIED,
+    CELL_CANCELLED,
+    CELL_STATUSES,
+};
+const char *cell_status_name(enum cell_status s);
+int cell_exit_code(enum cell_status s);
+
+struct cell_facts {
+    const char *id;
+    uint64_t seq_first, seq_last;
+    enum cell_status status;
+    const struct cout *out;
+    struct ck_slice artifacts; // JSON array text
+    int64_t artifacts_total;
+    int64_t wall_ms, cpu_ms, peak_memory_bytes; // -1 = unknown: null
+    const char *ended_by; // machine word for what ended it when it did not end by itself, "" = itself
+    const char *detail;   // words for a person, "" = none
+};
+int cell_json(const struct cell_facts *f, struct ck_buf *out); // appends; -1 = no memory
+
+// Text without ANSI escape sequences (CSI, OSC and two-byte ones), appended.
+int cell_strip_ansi(struct ck_slice text, struct ck_buf *out);

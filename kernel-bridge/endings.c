@@ -1,0 +1,50 @@
+// The ladder as a table walk. Must never skip a rung: late timers climb one rung a call.
+#include "kernel-bridge/endings.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static const struct {
+    const char *name, *tried;
+} rungs[] = {
+    [END_OFF] = {"", ""},
+    [END_ARMED] = {"", ""},
+    [END_INTERRUPTED] = {"interrupt", "it was interrupted; variables are kept"},
+    [END_SIGNALLED] = {"sigint", "an interrupt and SIGINT were sent; variables are kept"},
+    [END_KILLED] = {"sigkill", "it did not react to an interrupt and SIGINT, so the kernel was killed; a fresh kernel "
+                               "starts, files are kept, variables are lost"},
+    [END_VM_KILLED] = {"vm_kill", "neither interrupt, SIGINT nor SIGKILL had an effect, so the VM was stopped"},
+};
+static_assert(sizeof rungs / sizeof *rungs == END_RUNGS, "words for each rung");
+
+const char *end_rung_name(enum end_rung r) { return rungs[r].name; }
+const char *end_tried(enum end_rung r) { return rungs[r].tried; }
+bool end_begun(const struct ending *e) { return e->rung > END_ARMED; }
+
+void end_arm(struct ending *e, int64_t now, int64_t timeout_ms)
+{
+    *e = (struct ending){.rung = timeout_ms > 0 ? END_ARMED : END_OFF, .why = END_TIMEOUT};
+    e->at = timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
+}
+
+void end_cancel(struct ending *e, int64_t now)
+{
+    if (!end_begun(e))
+        *e = (struct ending){.rung = END_ARMED, .why = END_CANCEL, .at = now};
+}
+
+void end_off(struct ending *e) { e->off = true; }
+
+int64_t end_next(const struct ending *e)
+{
+    return e->off || e->rung == END_OFF || e->rung == END_VM_KILLED ? INT64_MAX : e->at;
+}
+
+enum end_rung end_step(struct ending *e, int64_t now)
+{
+    if (end_next(e) > now)
+        return END_OFF;
+    e->rung++;
+    e->at = now + (e->rung == END_KILLED ? END_GRACE_MS : e->why == END_TIMEOUT ? END_GAP_TIMEOUT_MS : END_GAP_CANCEL_MS);
+    return e->rung;
+}
