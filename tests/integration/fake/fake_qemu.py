@@ -1,0 +1,137 @@
+#!/usr/bin/python3 -sE
+"""A scripted stand-in for QEMU, its guest agent and its kernel, for fault injection only.
+
+It takes the command line that vmm/argv.c builds, speaks QMP on the inherited descriptor, and opens
+on the hostfwd ports what the guest would: five kernel sockets and the agent. Cells are a tiny
+command language (kernel.py). It runs no Python of a cell, restores nothing and isolates nothing:
+whatever must be true of real VMs is tested in tests/vm.
+"""
+import os
+import re
+import sys
+import threading
+
+from agent import Agent
+from kernel import Kernel
+from qmp import Qmp
+
+VERSION = "QEMU emulator version 7.2.99 (cellkeep fake)"
+
+
+def options(argv):
+    """[-name value] pairs; the flags that take no value are listed."""
+    flags = {"-nodefaults", "-no-user-config", "-no-reboot", "-no-shutdown", "-S", "-nographic"}
+    out, i = [], 1
+    while i < len(argv):
+        takes = argv[i] not in flags
+        out.append((argv[i], argv[i + 1] if takes else ""))
+        i += 2 if takes else 1
+    return out
+
+
+def find(opts, name, pattern):
+    for key, value in opts:
+        if key == name:
+            m = re.search(pattern, value)
+            if m:
+                return m.group(1)
+    return None
+
+
+def ports(opts):
+    table = {}
+    for key, value in opts:
+        if key == "-netdev":
+            for host, guest in re.findall(r"hostfwd=tcp:127\.0\.0\.1:(\d+)-:(\d+)", value):
+                table[int(guest)] = int(host)
+    return table
+
+
+class Machine:
+    """What the parts share: the state of the machine and the ways to end it."""
+
+    def __init__(self, opts):
+        self.opts = opts
+        self.ports = ports(opts)
+        self.lock = threading.RLock()
+        self.kernel = None
+        self.agent = None
+        self.running = threading.Event()
+        self.faults = set((find(opts, "-name", r"fault=(.*)") or "").split("+")) - {""}
+        here = os.path.dirname(os.path.abspath(sys.argv[0]))
+        try:  # faults for all VMs of an image: a file beside the executable, one word a line
+            with open(os.path.join(here, "faults")) as f:
+                self.faults |= set(f.read().split())
+        except OSError:
+            pass
+
+    def run_guest(self):
+        """cont: the guest begins (or goes on)."""
+        with self.lock:
+            if self.ports and not self.agent:
+                self.kernel = Kernel(self, self.ports, b"template")
+                self.agent = Agent(self, self.ports[5560])
+                self.agent.start()
+                self.kernel.start()
+            self.running.set()
+
+    def exit(self, code):
+        os._exit(code)
+
+    def save_ram(self):
+        """Template use: the memory file that QEMU would have filled."""
+        path = find(self.opts, "-object", r"memory-backend-file.*mem-path=([^,]+)")
+        size = find(self.opts, "-object", r"memory-backend-file.*size=(\d+)M")
+        if path and not path.startswith("/proc/"):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.ftruncate(fd, int(size) << 20)
+            os.pwrite(fd, b"fake memory", 4096)
+            os.close(fd)
+
+
+def boot(machine, console_fd):
+    """Template and probe use: what the agent prints on the serial console (PROTOCOL.md section 4)."""
+    append = dict(machine.opts).get("-append", "")
+
+    def say(text):
+        os.write(console_fd, (text + "\n").encode())
+
+    say("[    0.000000] Linux version fake")
+    if "boot-hangs" in machine.faults:
+        return
+    if "boot-dies" in machine.faults:
+        say("Kernel panic - not syncing: fake")
+        machine.exit(0)
+    say("cellkeep-agent: hello")
+    if "cellkeep.mode=probe" in append:
+        machine.exit(0)
+    say("cellkeep-agent: progress 50 half way")
+    if "template-fails" in machine.faults:
+        say("cellkeep-agent: failed the fake was told to")
+        return
+    machine.save_ram()
+    say("cellkeep-agent: template-ready")
+
+
+def main():
+    if len(sys.argv) == 2 and sys.argv[1] in ("--version", "-version"):
+        print(VERSION)
+        return 0
+    opts = options(sys.argv)
+    qmp_fd = find(opts, "-chardev", r"id=qmp,fd=(\d+)")
+    if qmp_fd is None:
+        print("fake_qemu: no QMP descriptor on the command line", file=sys.stderr)
+        return 1
+    machine = Machine(opts)
+    if "spawn-fails" in machine.faults:
+        print("fake_qemu: told to fail", file=sys.stderr)
+        return 1
+    console = find(opts, "-chardev", r"id=console,fd=(\d+)")
+    if console is not None and not any(k == "-S" for k, _ in opts):
+        threading.Thread(target=boot, args=(machine, int(console)), daemon=True).start()
+    Qmp(machine, int(qmp_fd), incoming=any(k == "-incoming" for k, _ in opts)).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
