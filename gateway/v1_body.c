@@ -9,7 +9,7 @@
 
 #define bad(err, ...) ck_fail(err, 400, "bad_field", __VA_ARGS__)
 
-static json_t *parse(struct ck_slice s, bool empty_ok, struct ck_err *err)
+json_t *v1_body_object(struct ck_slice s, bool empty_ok, struct ck_err *err)
 {
     size_t at;
     if (!ck_utf8_valid(s.p, s.n, &at)) {
@@ -27,8 +27,7 @@ static bool listed(const char *const *known, const char *key)
     return false;
 }
 
-// Refuses the first field that is not known, by name, and lists those that are.
-static int only_known(json_t *o, const char *what, const char *const *known, struct ck_err *err)
+int v1_body_only(json_t *o, const char *what, const char *const *known, struct ck_err *err)
 {
     const char *key;
     json_t *v;
@@ -138,7 +137,7 @@ static int timeouts_field(const json_t *o, struct v1_session_body *out, struct c
     if (err->status || !t)
         return err->status ? -1 : 0;
     int64_t *const fields[] = {&out->cell_s, &out->idle_s, &out->delete_s};
-    if (only_known(t, "\"timeouts\"", known, err))
+    if (v1_body_only(t, "\"timeouts\"", known, err))
         return -1;
     for (size_t i = 0; i < 3; i++) {
         int64_t v = ck_json_int(t, known[i], -1, err);
@@ -157,8 +156,8 @@ int v1_session_body_parse(struct ck_slice json, bool patch, struct v1_session_bo
     static const char *const create_fields[] = {"name", "template", "memory_mb", "env", "timeouts", "metadata", NULL};
     static const char *const patch_fields[] = {"name", "metadata", "timeouts", NULL};
     *out = (struct v1_session_body){.memory_mb = -1, .cell_s = -1, .idle_s = -1, .delete_s = -1};
-    json_t *o = out->body = parse(json, !patch, err);
-    if (!o || only_known(o, "a session", patch ? patch_fields : create_fields, err) ||
+    json_t *o = out->body = v1_body_object(json, !patch, err);
+    if (!o || v1_body_only(o, "a session", patch ? patch_fields : create_fields, err) ||
         name_field(o, "name", &out->name, err) || name_field(o, "template", &out->template_name, err) ||
         env_field(o, &out->env, err) || metadata_field(o, &out->metadata, err) || timeouts_field(o, out, err))
         return -1;
@@ -225,10 +224,19 @@ static int stdin_field(json_t *o, struct v1_cell_body *out, struct ck_err *err)
 
 int v1_cell_body_parse(struct ck_slice json, struct v1_cell_body *out, struct ck_err *err)
 {
+    json_t *o = v1_body_object(json, false, err);
+    if (o)
+        return v1_cell_body_check(o, out, err);
+    memset(out, 0, sizeof *out);
+    return -1;
+}
+
+int v1_cell_body_check(json_t *o, struct v1_cell_body *out, struct ck_err *err)
+{
     static const char *const known[] = {"code", "timeout_s", "stdin", "silent", NULL};
     memset(out, 0, sizeof *out);
-    json_t *o = out->body = parse(json, false, err);
-    if (!o || only_known(o, "a cell", known, err))
+    out->body = o;
+    if (v1_body_only(o, "a cell", known, err))
         return -1;
     json_t *code = json_object_get(o, "code");
     if (!json_is_string(code))
@@ -286,8 +294,8 @@ int v1_command_body_parse(struct ck_slice json, int64_t default_timeout_ms, stru
 {
     static const char *const known[] = {"cmd", "argv", "cwd", "env", "timeout_s", "stdin", NULL};
     memset(out, 0, sizeof *out);
-    json_t *o = out->body = parse(json, false, err);
-    if (!o || only_known(o, "a command", known, err) || cmd_field(o, out, err) || env_field(o, &out->env, err) ||
+    json_t *o = out->body = v1_body_object(json, false, err);
+    if (!o || v1_body_only(o, "a command", known, err) || cmd_field(o, out, err) || env_field(o, &out->env, err) ||
         seconds_field(o, "timeout_s", 0.001, &out->timeout_ms, err))
         return -1;
     if (out->timeout_ms < 0)
@@ -312,9 +320,14 @@ void v1_command_body_free(struct v1_command_body *b)
 
 const char *v1_stdin_body_parse(struct ck_slice json, json_t **body, struct ck_err *err)
 {
+    *body = v1_body_object(json, false, err);
+    return *body ? v1_stdin_body_check(*body, err) : NULL;
+}
+
+const char *v1_stdin_body_check(json_t *o, struct ck_err *err)
+{
     static const char *const known[] = {"value", "eof", NULL};
-    json_t *o = *body = parse(json, false, err);
-    if (!o || only_known(o, "the answer", known, err))
+    if (v1_body_only(o, "the answer", known, err))
         return NULL;
     bool eof = ck_json_bool(o, "eof", false, err);
     const char *value = ck_json_str(o, "value", NULL, err);

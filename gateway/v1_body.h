@@ -49,6 +49,7 @@ struct v1_cell_body {
     json_t *lines; // owned: array of strings, NULL unless V1_STDIN_LINES
 };
 int v1_cell_body_parse(struct ck_slice json, struct v1_cell_body *out, struct ck_err *err);
+int v1_cell_body_check(json_t *o, struct v1_cell_body *out, struct ck_err *err); // parsed already; takes the reference
 void v1_cell_body_free(struct v1_cell_body *b);
 
 struct v1_command_body {
@@ -65,6 +66,13 @@ int v1_command_body_parse(struct ck_slice json, int64_t default_timeout_ms, stru
                           struct ck_err *err);
 void v1_command_body_free(struct v1_command_body *b);
 
+// The body as a JSON object; NULL with 400 "bad_utf8" or "bad_json" and the position.
+json_t *v1_body_object(struct ck_slice json, bool empty_ok, struct ck_err *err);
+
+// Refuses the first member of o that is not in `known` (NULL-terminated), by name, and lists those.
+int v1_body_only(json_t *o, const char *what, const char *const *known, struct ck_err *err);
+
 // {"value": "..."} of POST .../stdin, or {"eof": true} (value "\x04", which the kernel takes for the
 // end of input). The result points into *body, which the caller owns.
 const char *v1_stdin_body_parse(struct ck_slice json, json_t **body, struct ck_err *err);
+const char *v1_stdin_body_check(json_t *o, struct ck_err *err); // parsed already; borrows

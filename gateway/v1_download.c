@@ -1,0 +1,286 @@
+// GET and HEAD of files and folders. A file flows from the bridge's link to the client in pieces,
+// paced by the client: never more than the high-water mark is held, whatever its size. The bytes are
+// those of untrusted code: see v1_mime.h for what a browser may do with them.
+#include "gateway/v1.h"
+
+#include "common/ck_json.h"
+#include "common/ck_time.h"
+#include "gateway/v1_mime.h"
+#include "gateway/v1_range.h"
+
+#include <stdlib.h>
+
+#define LIST_MAX 10000
+#define ETAG_MAX 128
+#define NS_PER_S 1000000000
+
+struct v1_get {
+    struct http_req *r;
+    struct bridge_link *link;
+    char path[V1_PATH_MAX];
+    char etag[ETAG_MAX]; // "" = none
+    int64_t stat_rid, list_rid, read_rid;
+    struct v1_range range;
+    char type[V1_MIME_MAX];
+    bool streaming;
+    uint64_t left; // bytes still to come
+};
+
+static void get_free(struct v1_get *g)
+{
+    bridge_link_close(g->link);
+    free(g);
+}
+
+static void get_fail(struct v1_get *g, const struct ck_err *err)
+{
+    if (g->streaming)
+        http_stream_abort(g->r); // the client must not take half a file for a whole one
+    else
+        http_reply_err(g->r, err);
+    get_free(g);
+}
+
+static void get_op(struct v1_get *g, json_t *op, int64_t *rid)
+{
+    json_object_set_new(op, "path", json_string(g->path));
+    bridge_link_op(g->link, op, NULL, 0, rid);
+}
+
+// --- folders ---------------------------------------------------------------------------------------
+static void reply_list(struct v1_get *g, const json_t *re)
+{
+    json_t *out = json_array(), *e;
+    size_t i;
+    json_array_foreach (json_object_get(re, "entries"), i, e) {
+        char modified[CK_ISO8601_MAX];
+        ck_iso8601_us(ck_json_int(e, "mtime_ns", 0, NULL) / 1000, modified);
+        json_array_append_new(out, json_pack("{s:s,s:s,s:I,s:s}", "name", ck_json_str(e, "name", "", NULL), "type",
+                                             ck_json_str(e, "type", "other", NULL), "size",
+                                             (json_int_t)ck_json_int(e, "size", 0, NULL), "modified_at", modified));
+    }
+    http_header_add(g->r, "Cache-Control", "no-store");
+    http_reply_json(g->r, 200, json_pack("{s:s,s:s,s:o,s:b}", "path", g->path, "type", "dir", "entries", out, "truncated",
+                                         ck_json_bool(re, "truncated", false, NULL)));
+    get_free(g);
+}
+
+static void list_folder(struct v1_get *g)
+{
+    if (http_query(g->r, "archive")) {
+        struct ck_err err = CK_ERR_INIT;
+        ck_fail(&err, 501, "not_implemented", "this version of cellkeep cannot pack a folder yet: fetch its files");
+        get_fail(g, &err);
+        return;
+    }
+    get_op(g, json_pack("{s:s,s:i}", "op", "file_list", "limit", LIST_MAX), &g->list_rid);
+}
+
+// --- files -----------------------------------------------------------------------------------------
+static void add_headers(struct v1_get *g, const json_t *stat)
+{
+    char date[V1_HTTP_DATE_MAX], quoted[ETAG_MAX + 2];
+    v1_http_date(ck_json_int(stat, "mtime_ns", 0, NULL) / NS_PER_S, date);
+    http_header_add(g->r, "Last-Modified", date);
+    if (g->etag[0]) {
+        snprintf(quoted, sizeof quoted, "\"%s\"", g->etag);
+        http_header_add(g->r, "ETag", quoted);
+    }
+    http_header_add(g->r, "Cache-Control", "private, no-cache");
+    http_header_add(g->r, "Accept-Ranges", "bytes");
+    http_header_add(g->r, "X-Content-Type-Options", "nosniff");
+    http_header_add(g->r, "Content-Security-Policy", "sandbox; default-src 'none'");
+    struct ck_buf b = CK_BUF_INIT;
+    bool attachment = !v1_mime_inert(g->type) || http_query(g->r, "download");
+    if (!v1_disposition(attachment, v1_path_name(g->path), &b) && !ck_buf_add(&b, "", 1))
+        http_header_add(g->r, "Content-Disposition", (const char *)b.p);
+    ck_buf_free(&b);
+}
+
+// The client's conditions. 0 = go on, else the status to answer with.
+static int conditions(const struct v1_get *g, int64_t mtime_s)
+{
+    const char *match = http_header_in(g->r, "If-Match"), *none = http_header_in(g->r, "If-None-Match");
+    if (match && !v1_etag_listed(match, g->etag, false))
+        return 412;
+    if (none)
+        return v1_etag_listed(none, g->etag, true) ? 304 : 0;
+    int64_t since = v1_http_date_parse(http_header_in(g->r, "If-Modified-Since"));
+    return since >= 0 && mtime_s <= since ? 304 : 0;
+}
+
+// May the Range header be used? If-Range names the version that the client has a part of.
+static bool range_allowed(const struct v1_get *g, int64_t mtime_s)
+{
+    const char *if_range = http_header_in(g->r, "If-Range");
+    return !if_range || v1_etag_listed(if_range, g->etag, false) || v1_http_date_parse(if_range) == mtime_s;
+}
+
+static void answer_whole_without_body(struct v1_get *g, int64_t size)
+{
+    http_stream_begin(g->r, 200, g->type, size);
+    http_stream_end(g->r);
+    get_free(g);
+}
+
+static void start_read(struct v1_get *g, uint64_t size)
+{
+    if (g->range.kind == V1_RANGE_PART) {
+        char value[96];
+        snprintf(value, sizeof value, "bytes %llu-%llu/%llu", (unsigned long long)g->range.first,
+                 (unsigned long long)(g->range.first + g->range.length - 1), (unsigned long long)size);
+        http_header_add(g->r, "Content-Range", value);
+    }
+    json_t *op = json_pack("{s:s,s:I,s:I}", "op", "file_read", "offset", (json_int_t)g->range.first, "length",
+                           (json_int_t)g->range.length);
+    if (g->etag[0])
+        json_object_set_new(op, "etag", json_string(g->etag));
+    get_op(g, op, &g->read_rid);
+}
+
+static void have_file(struct v1_get *g, const json_t *stat)
+{
+    uint64_t size = (uint64_t)ck_json_int(stat, "size", 0, NULL);
+    int64_t mtime_s = ck_json_int(stat, "mtime_ns", 0, NULL) / NS_PER_S;
+    v1_mime_header(ck_json_str(stat, "mime", NULL, NULL), g->type);
+    v1_etag_clean(ck_json_str(stat, "etag", NULL, NULL), g->etag, sizeof g->etag);
+    int status = conditions(g, mtime_s);
+    if (status == 412) {
+        http_reply_error(g->r, 412, "precondition_failed", "the file is not the version that If-Match names");
+        get_free(g);
+        return;
+    }
+    const char *range = range_allowed(g, mtime_s) ? http_header_in(g->r, "Range") : NULL;
+    bool head = http_method(g->r) == HTTP_HEAD;
+    g->range = v1_range_parse(head ? NULL : range, size);
+    if (status != 304 && g->range.kind == V1_RANGE_UNSATISFIABLE) {
+        char value[64];
+        snprintf(value, sizeof value, "bytes */%llu", (unsigned long long)size);
+        http_header_add(g->r, "Content-Range", value);
+        http_reply_error(g->r, 416, "bad_range", "the range begins behind the end of the file (%llu bytes)",
+                         (unsigned long long)size);
+        get_free(g);
+        return;
+    }
+    add_headers(g, stat);
+    if (status == 304) {
+        http_reply_empty(g->r, 304);
+        get_free(g);
+    } else if (head || !size) {
+        answer_whole_without_body(g, (int64_t)size);
+    } else {
+        start_read(g, size);
+    }
+}
+
+static void on_stat(struct v1_get *g, const json_t *re)
+{
+    const json_t *stat = json_object_get(re, "stat");
+    const char *type = ck_json_str(stat, "type", "other", NULL);
+    struct ck_err err = CK_ERR_INIT;
+    if (!strcmp(type, "dir")) {
+        list_folder(g);
+    } else if (!strcmp(type, "file")) {
+        have_file(g, stat);
+    } else {
+        ck_fail(&err, 403, "not_a_file", "this is neither a regular file nor a folder");
+        get_fail(g, &err);
+    }
+}
+
+static void on_drain(struct http_req *r, void *user)
+{
+    (void)r;
+    bridge_link_resume(((struct v1_get *)user)->link);
+}
+
+static void on_read(struct v1_get *g, const json_t *re, const struct ck_frame *f)
+{
+    if (!g->streaming) {
+        int64_t length = ck_json_int(re, "length", -1, NULL);
+        if (length < 0 || (uint64_t)length != g->range.length) {
+            struct ck_err err = CK_ERR_INIT;
+            ck_fail(&err, 409, "file_changed", "the file changed while it was read: try again");
+            get_fail(g, &err);
+            return;
+        }
+        g->left = (uint64_t)length;
+        g->streaming = true;
+        http_stream_begin(g->r, g->range.kind == V1_RANGE_PART ? 206 : 200, g->type, length);
+        http_on_drain(g->r, on_drain);
+        return;
+    }
+    struct ck_slice piece = f->nparts > 1 ? ck_frame_part(f, 1) : ck_slice("", 0);
+    bool last = ck_json_bool(re, "last", false, NULL);
+    if (piece.n > g->left || (last && piece.n != g->left)) {
+        get_fail(g, NULL); // more or less than was promised
+        return;
+    }
+    g->left -= piece.n;
+    int full = http_stream_write(g->r, piece.p, piece.n);
+    if (last) {
+        http_stream_end(g->r);
+        get_free(g);
+    } else if (full) {
+        bridge_link_pause(g->link);
+    }
+}
+
+static void on_frame(struct bridge_link *l, void *user, const json_t *h, const struct ck_frame *f)
+{
+    (void)l;
+    struct v1_get *g = user;
+    struct ck_err err = CK_ERR_INIT;
+    int64_t rid = ck_json_int(h, "re", -1, NULL);
+    if (bridge_error(h, &err))
+        get_fail(g, &err);
+    else if (rid == g->stat_rid)
+        on_stat(g, h);
+    else if (rid == g->list_rid)
+        reply_list(g, h);
+    else if (rid == g->read_rid)
+        on_read(g, h, f);
+}
+
+static void on_close(struct bridge_link *l, void *user, const struct ck_err *err)
+{
+    (void)l;
+    struct v1_get *g = user;
+    g->link = NULL;
+    get_fail(g, err);
+}
+
+static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_close = on_close};
+
+static void on_gone(struct http_req *r, void *user)
+{
+    (void)r;
+    get_free(user);
+}
+
+void v1_files_get(struct http_req *r)
+{
+    struct session *s = v1_session(r, true);
+    struct ck_err err = CK_ERR_INIT;
+    struct v1_get *g = s ? calloc(1, sizeof *g) : NULL;
+    if (!s)
+        return;
+    if (!g) {
+        http_reply_error(r, 503, "no_memory", "the gateway is out of memory: try again");
+        return;
+    }
+    if (v1_request_path(r, g->path)) {
+        free(g);
+        return;
+    }
+    g->r = r;
+    g->stat_rid = g->list_rid = g->read_rid = -2;
+    g->link = bridge_link_open(http_gateway(r)->loop, s->socket, &link_events, g, &err);
+    if (!g->link) {
+        get_fail(g, &err);
+        return;
+    }
+    http_set_user(r, g);
+    http_on_gone(r, on_gone);
+    get_op(g, json_pack("{s:s}", "op", "file_stat"), &g->stat_rid);
+}
