@@ -72,8 +72,11 @@ static int check_parts(struct jup_in *m, struct ck_err *err)
         size_t at;
         if (!jup_json_is_object(*s) || !ck_json_valid(s->p, s->n, &at))
             return ck_fail(err, 400, "bad_message", "malformed Jupyter message: the %s is not a JSON object", names[i]);
+        // Early, so that a refusal of the rest can be answered under the message's own id.
+        if (i == P_HEADER && jup_head_of(*s, &m->head, err))
+            return -1;
     }
-    return jup_head_of(m->part[P_HEADER], &m->head, err);
+    return 0;
 }
 
 static int check_channel(const struct jup_in *m) { return m->channel < JUP_IOPUB ? 0 : 1; }

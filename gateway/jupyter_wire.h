@@ -39,7 +39,8 @@ struct jup_in {
 };
 
 // Decodes one frame of a client. 0 = a message; 1 = to be ignored (a channel that no client may
-// write, or that we do not know); -1 = malformed, err says how ("bad_message", 400). The frame must
+// write, or that we do not know); -1 = malformed, err says how ("bad_message", 400); when the header
+// was readable, head and part[0] are filled then. The frame must
 // stay as it is while *out is used. binary: the frame came as a binary one. Some front-ends forward
 // binary frames as text, so what a text frame really is shows in its first byte.
 int jup_decode(enum jup_dialect dialect, bool binary, struct ck_slice frame, struct jup_in *out, struct ck_err *err);

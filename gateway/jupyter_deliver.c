@@ -1,0 +1,146 @@
+// From the session's event log to a Jupyter client: each event becomes at most one WebSocket message
+// in the client's dialect, in order. The parts of kernel messages are passed on as they are; a queue
+// that is too long pauses the bridge, which keeps the rest in its log.
+#include "gateway/jupyter_socket.h"
+
+#include "common/ck_json.h"
+#include "common/ck_log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static size_t send_out(struct jup_socket *k, const struct jup_out *m)
+{
+    bool text;
+    struct ck_blob *b = jup_encode(k->dialect, m, &text);
+    if (!b) {
+        ck_log(CK_LOG_WARN, "jupyter", "message_not_encoded kernel=%s buffers=%u", k->session->id, m->nbuffers);
+        return 0;
+    }
+    size_t n = b->n;
+    if (ws_send_blob(k->ws, !text, b, 0, n) == 1 && k->link)
+        bridge_link_pause(k->link);
+    ck_blob_unref(b);
+    return n;
+}
+
+void jup_say(struct jup_socket *k, const struct jup_synth *s) { jup_ack_other(&k->ack, send_out(k, &s->out)); }
+
+void jup_say_dead(struct jup_socket *k)
+{
+    if (k->dead_said)
+        return;
+    k->dead_said = true;
+    JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
+    if (!jup_synth_status(&s, k->kernel_session, ck_slice("", 0), "dead"))
+        jup_say(k, &s);
+}
+
+void jup_say_refused(struct jup_socket *k, enum jup_channel ch, const struct jup_head *head, struct ck_slice header,
+                     const char *ename, const char *evalue)
+{
+    JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
+    const char *ks = k->kernel_session;
+    if (jup_synth_reply(&s, ks, header, head, ch, ename, evalue)) // no such thing as a reply to it
+        return;
+    JUP_CLEAN_SYNTH struct jup_synth other = JUP_SYNTH_INIT;
+    if (!jup_synth_status(&other, ks, header, "busy"))
+        jup_say(k, &other);
+    if (!strcmp(head->msg_type, "execute_request") && !jup_synth_error(&other, ks, header, ename, evalue))
+        jup_say(k, &other);
+    jup_say(k, &s);
+    if (!jup_synth_status(&other, ks, header, "idle"))
+        jup_say(k, &other);
+}
+
+// --- kernel messages -----------------------------------------------------------------------------
+
+// The status `starting` of a fresh kernel has no parent. Clients of the old dialect index
+// parent_header["msg_id"] without looking, and jupyter-server does not send it to them either.
+static bool hidden(const struct jup_socket *k, const json_t *h, struct ck_slice content)
+{
+    return k->dialect == JUP_LEGACY && !strcmp(ck_json_str(h, "mt", "", NULL), "status") &&
+           !*ck_json_str(h, "pid", "", NULL) && content.n < 200 &&
+           memmem(content.p, content.n, "\"starting\"", 10) != NULL;
+}
+
+static void remember(struct jup_socket *k, const json_t *h, enum jup_channel ch, struct ck_slice parent)
+{
+    const char *ks = ck_json_str(h, "ks", "", NULL);
+    if (*ks && strlen(ks) < sizeof k->kernel_session)
+        strcpy(k->kernel_session, ks);
+    if (ch == JUP_IOPUB && parent.n > 2 && parent.n <= JUP_PARENT_MAX) {
+        k->parent.n = 0;
+        ck_buf_add(&k->parent, parent.p, parent.n);
+    }
+}
+
+// Said together with the first message after the gap: its request is most likely the one whose
+// output was dropped, and clients show output only under a request that they know.
+static void say_gap(struct jup_socket *k)
+{
+    JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
+    if (k->gap_count && !jup_synth_gap(&s, k->kernel_session, ck_buf_slice(&k->parent), k->gap_count, k->gap_bytes))
+        jup_say(k, &s);
+    k->gap_count = k->gap_bytes = 0;
+}
+
+static size_t deliver_message(struct jup_socket *k, const json_t *h, const struct ck_frame *f)
+{
+    if (f->nparts < 5 || f->nparts > CK_FRAME_PARTS_MAX)
+        return 0;
+    enum jup_channel ch = jup_channel_of(ck_slice_str(ck_json_str(h, "ch", "", NULL)));
+    struct jup_out m = {.channel = ch, .nbuffers = f->nparts - 5};
+    struct ck_slice buffers[CK_FRAME_PARTS_MAX];
+    for (uint32_t i = 0; i < 4; i++)
+        m.part[i] = ck_frame_part(f, i + 1);
+    for (uint32_t i = 0; i < m.nbuffers; i++)
+        buffers[i] = ck_frame_part(f, i + 5);
+    m.buffers = buffers;
+    remember(k, h, ch, m.part[1]);
+    say_gap(k);
+    return ch == JUP_CHANNEL_NONE || hidden(k, h, m.part[3]) ? 0 : send_out(k, &m);
+}
+
+// --- the session's own events --------------------------------------------------------------------
+
+static void deliver_state(struct jup_socket *k, const json_t *h)
+{
+    const char *state = ck_json_str(h, "state", "", NULL), *reason = ck_json_str(h, "reason", "", NULL);
+    JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
+    if (!strcmp(state, "dead"))
+        jup_socket_end(k);
+    // A restart that the client asked for is not announced: it knows, and would reconnect twice.
+    else if (!strcmp(state, "starting") && *reason && strcmp(reason, "restart") != 0 &&
+             !jup_synth_status(&s, k->kernel_session, ck_slice("", 0), "restarting"))
+        jup_say(k, &s);
+}
+
+static uint64_t number(const json_t *h, const char *key)
+{
+    int64_t v = ck_json_int(h, key, 0, NULL);
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+void jup_deliver(struct jup_socket *k, const json_t *h, const struct ck_frame *frame)
+{
+    const char *ev = ck_json_str(h, "ev", "", NULL);
+    uint64_t seq = number(h, "seq");
+    size_t bytes = 0;
+    if (!strcmp(ev, "msg")) {
+        bytes = deliver_message(k, h, frame);
+    } else if (!strcmp(ev, "gap")) {
+        k->gap_count += number(h, "count");
+        k->gap_bytes += number(h, "bytes");
+        seq = number(h, "to");
+    } else if (!strcmp(ev, "state")) {
+        deliver_state(k, h);
+    }
+    if (seq > k->last_seq)
+        k->last_seq = seq;
+    // A gap counts as delivered with the message that it is told with.
+    if (k->gap_count)
+        return;
+    jup_ack_queued(&k->ack, k->last_seq, bytes);
+    jup_socket_ack_soon(k);
+}
