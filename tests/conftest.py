@@ -1,0 +1,25 @@
+"""Shared by the Python tiers: the scratch folder, and what a failed test prints."""
+import os
+import shutil
+import tempfile
+
+import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    setattr(item, "report_" + report.when, report)
+
+
+def pytest_configure(config):
+    if "CELLKEEP_TEST_TMP" not in os.environ:  # pytest was started by hand
+        os.environ["CELLKEEP_TEST_TMP"] = tempfile.mkdtemp(prefix="ck-test.", dir="/tmp")
+        config.add_cleanup(lambda: _sweep(os.environ["CELLKEEP_TEST_TMP"]))
+    os.chmod(os.environ["CELLKEEP_TEST_TMP"], 0o755)  # bridges run as users of their own
+
+
+def _sweep(folder):
+    from harness.sweep import sweep
+    sweep(folder)
+    shutil.rmtree(folder, ignore_errors=True)
