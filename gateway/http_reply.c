@@ -1,0 +1,403 @@
+// Answers: the head with its CORS and connection headers, whole bodies, streams, events, errors. Only
+// ever appends to the connection's queue; the socket is http_conn.c's.
+#include "gateway/http_internal.h"
+
+#include "common/ck_json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static const char *status_text(int status)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } T[] = {{101, "Switching Protocols"}, {200, "OK"}, {201, "Created"}, {202, "Accepted"}, {204, "No Content"},
+             {206, "Partial Content"}, {301, "Moved Permanently"}, {302, "Found"}, {304, "Not Modified"},
+             {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"}, {404, "Not Found"},
+             {405, "Method Not Allowed"}, {406, "Not Acceptable"}, {408, "Request Timeout"}, {409, "Conflict"},
+             {410, "Gone"}, {411, "Length Required"}, {412, "Precondition Failed"}, {413, "Content Too Large"},
+             {414, "URI Too Long"}, {415, "Unsupported Media Type"}, {416, "Range Not Satisfiable"},
+             {417, "Expectation Failed"}, {422, "Unprocessable Content"}, {426, "Upgrade Required"},
+             {429, "Too Many Requests"}, {431, "Request Header Fields Too Large"}, {500, "Internal Server Error"},
+             {501, "Not Implemented"}, {502, "Bad Gateway"}, {503, "Service Unavailable"}, {504, "Gateway Timeout"},
+             {505, "HTTP Version Not Supported"}, {507, "Insufficient Storage"}};
+    for (size_t i = 0; i < sizeof T / sizeof T[0]; i++)
+        if (T[i].code == status)
+            return T[i].text;
+    return status < 400 ? "OK" : "Error";
+}
+
+static bool has_no_body(int status)
+{
+    return status == 204 || status == 304 || status < 200;
+}
+
+// The configured origin for anybody; the caller's own one when a token proved that it may.
+static void add_cors(const struct http_server *s, const struct http_req *r, struct ck_buf *b)
+{
+    const char *origin = r ? http_head_get(&r->head, "Origin") : NULL;
+    const char *allow = r && origin && r->auth != HTTP_AUTH_NONE ? origin : s->opt.allow_origin;
+    if (!allow)
+        return;
+    ck_buf_printf(b, "Access-Control-Allow-Origin: %s\r\n", allow);
+    ck_buf_printf(b, "Access-Control-Expose-Headers: Location, ETag, Content-Range, Retry-After\r\n");
+    if (strcmp(allow, "*"))
+        ck_buf_add_str(b, "Vary: Origin\r\n");
+}
+
+static void add_date(struct ck_buf *b)
+{
+    struct tm tm;
+    char text[64];
+    time_t now = (time_t)(ck_wall_us() / 1000000);
+    gmtime_r(&now, &tm);
+    strftime(text, sizeof text, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+    ck_buf_add_str(b, text);
+}
+
+// r is NULL for an answer to something that never became a request.
+static void start_head(struct ck_buf *b, const struct http_server *s, const struct http_req *r, int status, const char *type)
+{
+    ck_buf_printf(b, "HTTP/1.1 %d %s\r\n", status, status_text(status));
+    add_date(b);
+    if (type)
+        ck_buf_printf(b, "Content-Type: %s\r\n", type);
+    ck_buf_add_str(b, "X-Content-Type-Options: nosniff\r\n");
+    add_cors(s, r, b);
+    if (r)
+        ck_buf_add(b, r->headers.p, r->headers.n);
+}
+
+static void end_head(struct ck_buf *b, const struct http_req *r)
+{
+    if (!r->keep_alive)
+        ck_buf_add_str(b, "Connection: close\r\n");
+    else if (r->head.minor == 0)
+        ck_buf_add_str(b, "Connection: keep-alive\r\n");
+    ck_buf_add_str(b, "\r\n");
+}
+
+int http_header_add(struct http_req *r, const char *name, const char *value)
+{
+    if (strpbrk(value, "\r\n") || strpbrk(name, "\r\n: "))
+        return -1;
+    return ck_buf_printf(&r->headers, "%s: %s\r\n", name, value);
+}
+
+static void decide_keep_alive(struct http_req *r)
+{
+    r->keep_alive = r->head.keep_alive && r->body_complete && !r->srv->draining;
+}
+
+// True when there is still a client to answer; else the request is over.
+static bool answerable(struct http_req *r)
+{
+    if (r->conn && !r->conn->killed)
+        return r->answer == ANSWER_NONE;
+    if (!r->conn)
+        req_free(r);
+    else
+        r->answer = ANSWER_DONE; // freed with its connection
+    return false;
+}
+
+static void finish(struct http_req *r)
+{
+    r->answer = ANSWER_DONE;
+    conn_queue_check(r->conn);
+    conn_answer_done(r->conn);
+}
+
+// Head of an answer of n bytes into the queue; false when there is nobody to answer.
+static bool whole_head(struct http_req *r, int status, const char *type, size_t n)
+{
+    CK_CLEAN_BUF struct ck_buf head = CK_BUF_INIT;
+    if (!answerable(r))
+        return false;
+    decide_keep_alive(r);
+    r->status = status;
+    start_head(&head, r->srv, r, status, has_no_body(status) ? NULL : type);
+    if (!has_no_body(status))
+        ck_buf_printf(&head, "Content-Length: %zu\r\n", n);
+    end_head(&head, r);
+    if (out_copy(&r->conn->out, head.p, head.n))
+        conn_kill(r->conn);
+    return true;
+}
+
+void http_reply_buf(struct http_req *r, int status, const char *type, struct ck_buf *b)
+{
+    if (whole_head(r, status, type, b->n)) {
+        bool body = !r->head_only && !has_no_body(status);
+        int rc = !body ? 0 : b->n < HTTP_AHEAD_MAX ? out_copy(&r->conn->out, b->p, b->n) : out_buf(&r->conn->out, b);
+        if (rc)
+            conn_kill(r->conn);
+        finish(r);
+    }
+    ck_buf_free(b);
+}
+
+void http_reply_bytes(struct http_req *r, int status, const char *type, const void *p, size_t n)
+{
+    if (!whole_head(r, status, type, n))
+        return;
+    if (!r->head_only && !has_no_body(status) && out_copy(&r->conn->out, p, n))
+        conn_kill(r->conn);
+    finish(r);
+}
+
+void http_reply_json(struct http_req *r, int status, json_t *body)
+{
+    struct ck_buf b = CK_BUF_INIT;
+    int rc = body ? ck_json_dump(body, &b) : -1;
+    json_decref(body);
+    if (rc || ck_buf_add(&b, "\n", 1)) {
+        ck_buf_free(&b);
+        http_reply_error(r, 500, "no_memory", "the answer could not be built");
+        return;
+    }
+    http_reply_buf(r, status, "application/json", &b);
+}
+
+void http_reply_empty(struct http_req *r, int status)
+{
+    http_reply_bytes(r, status, NULL, "", 0);
+}
+
+static void error_body(struct ck_buf *b, const struct ck_err *err)
+{
+    ck_buf_add_str(b, "{\"message\":");
+    ck_buf_add_json_str(b, err->text, strlen(err->text));
+    ck_buf_add_str(b, ",\"reason\":");
+    ck_buf_add_json_str(b, err->reason, strlen(err->reason));
+    ck_buf_add_str(b, "}\n");
+}
+
+void http_reply_err(struct http_req *r, const struct ck_err *err)
+{
+    struct ck_buf b = CK_BUF_INIT;
+    error_body(&b, err);
+    http_reply_buf(r, err->status >= 400 && err->status <= 599 ? err->status : 500, "application/json", &b);
+}
+
+void http_reply_error(struct http_req *r, int status, const char *reason, const char *fmt, ...)
+{
+    struct ck_err err = CK_ERR_INIT;
+    va_list ap;
+    err.status = status;
+    snprintf(err.reason, sizeof err.reason, "%s", reason);
+    va_start(ap, fmt);
+    vsnprintf(err.text, sizeof err.text, fmt, ap);
+    va_end(ap);
+    http_reply_err(r, &err);
+}
+
+void reply_own_error(struct http_conn *c, const struct http_req *r, const struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    CK_CLEAN_BUF struct ck_buf body = CK_BUF_INIT;
+    if (c->req && c->req->answer != ANSWER_NONE) { // its bytes are out already
+        conn_kill(c);
+        return;
+    }
+    error_body(&body, err);
+    start_head(&b, c->srv, r, err->status, "application/json");
+    ck_buf_printf(&b, "Content-Length: %zu\r\nConnection: close\r\n\r\n", body.n);
+    if (!r || !r->head_only)
+        ck_buf_add(&b, body.p, body.n);
+    int rc = out_copy(&c->out, b.p, b.n);
+    if (c->srv->opt.on_request)
+        c->srv->opt.on_request(c->srv->opt.gateway, err->status);
+    if (c->req) {
+        struct http_req *gone = c->req;
+        bool handed_out = gone->route && (gone->body_complete || gone->route->flags & HTTP_STREAM);
+        c->req = NULL;
+        if (handed_out)
+            req_gone(gone); // a handler has it
+        else
+            req_free(gone);
+    }
+    conn_queue_check(c);
+    conn_answer_done(c);
+    if (rc)
+        conn_kill(c);
+}
+
+// --- streams -------------------------------------------------------------------------------------------
+
+static void begin(struct http_req *r, int status, const char *type, int64_t length)
+{
+    CK_CLEAN_BUF struct ck_buf head = CK_BUF_INIT;
+    r->status = status;
+    r->answer = ANSWER_STREAM;
+    r->chunked_out = length < 0 && r->head.minor == 1;
+    r->length_left = length;
+    if (!r->conn)
+        return;
+    decide_keep_alive(r);
+    if (length < 0 && !r->chunked_out)
+        r->keep_alive = false; // ends with the connection
+    start_head(&head, r->srv, r, status, type);
+    if (length >= 0)
+        ck_buf_printf(&head, "Content-Length: %lld\r\n", (long long)length);
+    else if (r->chunked_out)
+        ck_buf_add_str(&head, "Transfer-Encoding: chunked\r\n");
+    end_head(&head, r);
+    if (out_copy(&r->conn->out, head.p, head.n))
+        conn_kill(r->conn);
+    conn_queue_check(r->conn);
+}
+
+void http_stream_begin(struct http_req *r, int status, const char *type, int64_t length)
+{
+    if (r->answer == ANSWER_NONE)
+        begin(r, status, type, length);
+}
+
+// Shared front of the two writes. False = drop the bytes.
+static bool writable(struct http_req *r, size_t n)
+{
+    if (!r->conn || r->conn->killed || r->answer != ANSWER_STREAM || r->head_only || !n)
+        return false;
+    if (r->length_left < 0)
+        return true;
+    if ((uint64_t)r->length_left < n) { // more than was promised: the client must not take it for whole
+        conn_kill(r->conn);
+        return false;
+    }
+    r->length_left -= (int64_t)n;
+    return true;
+}
+
+static int after_write(struct http_req *r, int rc)
+{
+    struct http_conn *c = r->conn;
+    if (rc)
+        conn_kill(c);
+    r->sse_next = ck_mono_ms() + HTTP_SSE_COMMENT_MS;
+    conn_queue_check(c);
+    return c->over_mark;
+}
+
+int http_stream_write(struct http_req *r, const void *p, size_t n)
+{
+    if (!writable(r, n))
+        return 0;
+    struct out_queue *q = &r->conn->out;
+    char size[24];
+    int rc = 0;
+    if (r->chunked_out)
+        rc = out_copy(q, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));
+    rc = rc || out_copy(q, p, n);
+    if (r->chunked_out)
+        rc = rc || out_copy(q, "\r\n", 2);
+    return after_write(r, rc);
+}
+
+int http_stream_write_blob(struct http_req *r, struct ck_blob *b, size_t off, size_t n)
+{
+    if (!writable(r, n))
+        return 0;
+    struct out_queue *q = &r->conn->out;
+    char size[24];
+    int rc = 0;
+    if (r->chunked_out)
+        rc = out_copy(q, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));
+    rc = rc || out_blob(q, b, off, n);
+    if (r->chunked_out)
+        rc = rc || out_copy(q, "\r\n", 2);
+    return after_write(r, rc);
+}
+
+void http_on_drain(struct http_req *r, void (*cb)(struct http_req *r, void *user))
+{
+    r->on_drain = cb;
+}
+
+size_t http_stream_queued(const struct http_req *r)
+{
+    return r->conn ? r->conn->out.bytes : 0;
+}
+
+void http_stream_end(struct http_req *r)
+{
+    struct http_conn *c = r->conn;
+    if (!c) {
+        req_free(r);
+        return;
+    }
+    if (r->answer != ANSWER_STREAM)
+        return;
+    bool short_end = r->length_left > 0 && !r->head_only;
+    if (r->chunked_out && !r->head_only && out_copy(&c->out, "0\r\n\r\n", 5))
+        short_end = true;
+    r->answer = ANSWER_DONE;
+    if (short_end) {
+        conn_kill(c);
+        return;
+    }
+    conn_queue_check(c);
+    conn_answer_done(c);
+}
+
+void http_stream_abort(struct http_req *r)
+{
+    if (!r->conn) {
+        req_free(r);
+        return;
+    }
+    r->answer = ANSWER_DONE;
+    conn_kill(r->conn);
+}
+
+// --- server-sent events ------------------------------------------------------------------------------
+
+void http_sse_begin(struct http_req *r)
+{
+    http_header_add(r, "Cache-Control", "no-cache");
+    http_header_add(r, "X-Accel-Buffering", "no");
+    if (r->answer != ANSWER_NONE)
+        return;
+    begin(r, 200, "text/event-stream", -1);
+    r->sse = true;
+    r->sse_next = ck_mono_ms() + HTTP_SSE_COMMENT_MS;
+}
+
+void reply_sse_comment(struct http_req *r)
+{
+    if (!r->conn->out.bytes)
+        http_stream_write(r, ": keepalive\n\n", 13);
+    r->sse_next = ck_mono_ms() + HTTP_SSE_COMMENT_MS;
+}
+
+int http_sse_send(struct http_req *r, const char *event, int64_t id, const void *data, size_t n)
+{
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    const char *p = data, *end = p + n;
+    int rc = 0;
+    if (id >= 0)
+        rc |= ck_buf_printf(&b, "id: %lld\n", (long long)id);
+    if (event)
+        rc |= ck_buf_printf(&b, "event: %s\n", event);
+    do { // a line end of any kind inside the data would end the field
+        const char *eol = p;
+        while (eol < end && *eol != '\n' && *eol != '\r')
+            eol++;
+        rc |= ck_buf_add_str(&b, "data: ");
+        rc |= ck_buf_add(&b, p, (size_t)(eol - p));
+        rc |= ck_buf_add(&b, "\n", 1);
+        if (eol == end)
+            break;
+        p = eol + (*eol == '\r' && eol + 1 < end && eol[1] == '\n' ? 2 : 1);
+    } while (true);
+    rc |= ck_buf_add(&b, "\n", 1);
+    if (rc) {
+        if (r->conn)
+            conn_kill(r->conn);
+        return 1;
+    }
+    return http_stream_write(r, b.p, b.n);
+}
