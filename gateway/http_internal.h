@@ -134,6 +134,7 @@ struct http_server {
     bool accept_off; // out of descriptors: try again at the next tick
     uv_timer_t tick;
     bool ticking; // the uv handles are live
+    bool closing;
     struct http_conn *conns;
     struct ws_conn *orphans; // accepted after their client had left
     size_t nconns, nws;

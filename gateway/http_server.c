@@ -36,6 +36,7 @@ static int make_context(struct http_server *s, struct ck_err *err)
     info.port = CONTEXT_PORT_NO_LISTEN_SERVER; // we accept ourselves: see on_acceptable
     info.options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_DISABLE_IPV6;
     info.foreign_loops = loops;
+    info.pcontext = &s->lws; // set to NULL when lws frees it by itself
     info.user = s;
     info.pt_serv_buf_size = 64 * 1024; // one read
     info.timeout_secs = 15;            // TLS handshake
@@ -299,9 +300,9 @@ void http_server_close(struct http_server *s)
     if (s->ticking)
         uv_close((uv_handle_t *)&s->tick, NULL);
     s->ticking = false;
-    if (s->lws)
+    if (s->lws && !s->closing)
         lws_context_destroy(s->lws); // its libuv handles close as the loop turns
-    s->lws = NULL;
+    s->closing = true;
 }
 
 void http_server_free(struct http_server *s)
@@ -309,6 +310,8 @@ void http_server_free(struct http_server *s)
     if (!s)
         return;
     http_server_close(s);
+    if (s->lws)
+        lws_context_destroy(s->lws); // on a foreign loop the second call is the one that frees
     router_free(s->router);
     free(s);
 }
