@@ -12,6 +12,13 @@ void cli_sse_init(struct cli_sse *s, cli_sse_fn fn, void *ctx)
     s->ctx = ctx;
 }
 
+void cli_sse_reset(struct cli_sse *s)
+{
+    s->line.n = s->data.n = 0;
+    s->event[0] = '\0';
+    s->id = 0;
+}
+
 void cli_sse_free(struct cli_sse *s)
 {
     ck_buf_free(&s->line);
@@ -24,10 +31,11 @@ static int dispatch(struct cli_sse *s)
     if (s->data.n) {
         if (ck_buf_add(&s->data, "", 1))
             return -1;
-        r = s->fn(s->ctx, s->event[0] ? s->event : "message", (const char *)s->data.p, s->data.n - 1);
+        r = s->fn(s->ctx, s->event[0] ? s->event : "message", s->id, (const char *)s->data.p, s->data.n - 1);
     }
     s->data.n = 0;
     s->event[0] = '\0';
+    s->id = 0;
     return r;
 }
 
@@ -36,6 +44,17 @@ static struct ck_slice value_of(struct ck_slice line, size_t field)
 {
     size_t skip = field + 1 + (line.n > field + 1 && line.p[field + 1] == ' ');
     return ck_slice(line.p + skip, line.n - skip);
+}
+
+static uint64_t number(struct ck_slice v)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < v.n; i++) {
+        if (v.p[i] < '0' || v.p[i] > '9' || n > UINT64_MAX / 10 - 1)
+            return 0;
+        n = n * 10 + (uint64_t)(v.p[i] - '0');
+    }
+    return n;
 }
 
 static int take_line(struct cli_sse *s, struct ck_slice line)
@@ -52,7 +71,9 @@ static int take_line(struct cli_sse *s, struct ck_slice line)
         if ((s->data.n && ck_buf_add(&s->data, "\n", 1)) || ck_buf_add(&s->data, v.p, v.n))
             return -1;
     }
-    return 0; // comments, ids, unknown fields
+    if (line.n >= 3 && !memcmp(line.p, "id:", 3))
+        s->id = number(value_of(line, 2));
+    return 0; // comments, unknown fields
 }
 
 int cli_sse_feed(struct cli_sse *s, const void *data, size_t n)

@@ -1,0 +1,56 @@
+// Command lines of `cellkeep run` and `cellkeep session`. Pure apart from the environment, which the
+// caller passes in. Strings are borrowed from argv or the environment.
+#pragma once
+#include "common/ck_error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CLI_DEFAULT_URL "http://127.0.0.1:8888"
+#define CLI_UPLOADS_MAX 64
+
+struct cli_target {
+    const char *url;   // --url, CELLKEEP_URL, CLI_DEFAULT_URL
+    const char *token; // --token, CELLKEEP_TOKEN, or NULL: look in the state folder
+};
+
+struct cli_run_args {
+    struct cli_target target;
+    const char *file;    // FILE; "-" = standard input; NULL with code
+    const char *code;    // -c CODE
+    const char *out_dir; // --out
+    const char *session; // --session NAME|ID: kept; NULL = temporary
+    const char *uploads[CLI_UPLOADS_MAX];
+    unsigned nuploads;
+    int64_t timeout_ms; // 0 = the session's
+    bool json;          // print the finished cell instead of streaming
+};
+
+enum cli_session_verb {
+    CLI_SESSION_CREATE,
+    CLI_SESSION_LIST,
+    CLI_SESSION_GET,
+    CLI_SESSION_DELETE,
+    CLI_SESSION_INTERRUPT,
+    CLI_SESSION_RESTART,
+};
+
+struct cli_session_args {
+    struct cli_target target;
+    enum cli_session_verb verb;
+    const char *name;   // create
+    char **ids;         // get, delete, interrupt, restart: names or ids, into argv
+    int nids;
+    bool json;
+};
+
+// getenv or a stand-in of a test.
+typedef const char *(*cli_env_fn)(const char *name);
+
+// argv[0] is the subcommand ("run", "session"). Outcomes: 0 ok, 1 help was asked for; -1 usage error
+// (exit code 2), err says what.
+int cli_run_args_parse(int argc, char **argv, cli_env_fn env, struct cli_run_args *out, struct ck_err *err);
+int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_session_args *out, struct ck_err *err);
+
+extern const char cli_run_help[];
+extern const char cli_session_help[];
