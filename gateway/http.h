@@ -148,6 +148,9 @@ struct ws_events {
     // One whole message, at most max_message bytes (1009 and close beyond). Valid during the call.
     // Text is not checked for UTF-8: clients of jupyter-server send binary as text.
     void (*on_message)(struct ws_conn *w, void *user, bool binary, struct ck_slice msg);
+    // Optional: called instead of closing when a message was beyond max_message, with its first bytes
+    // (at most 64 KiB); the rest was dropped, the connection lives on.
+    void (*on_too_large)(struct ws_conn *w, void *user, bool binary, struct ck_slice start);
     void (*on_drain)(struct ws_conn *w, void *user); // optional: queue is below the mark again
     // Exactly once, whoever closed; w is gone when it returns. code = the close code that was
     // received or sent, 1006 when there was none.
@@ -170,6 +173,9 @@ void ws_set_max_message(struct ws_conn *w, size_t max);
 int ws_send(struct ws_conn *w, bool binary, const void *p, size_t n);               // copies
 int ws_send_blob(struct ws_conn *w, bool binary, struct ck_blob *b, size_t off, size_t n); // takes a reference of its own
 size_t ws_queued(const struct ws_conn *w);
+// Bytes that the client's host has not acknowledged: those queued here and those in the system's
+// buffer. Also valid in on_close, as of the end. (Frame heads and TLS count too: never too little.)
+size_t ws_unreached(const struct ws_conn *w);
 void ws_pause(struct ws_conn *w);  // stop reading from the client (pings are still answered from what came)
 void ws_resume(struct ws_conn *w);
 // Closing handshake, then TCP close (at once after 5 s); what is queued goes out first. Never use

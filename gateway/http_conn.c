@@ -286,9 +286,9 @@ static void on_closed(struct http_conn *c)
     s->nconns--;
     c->killed = true;
     ck_buf_free(&c->in);
-    out_clear(&c->out);
     if (c->ws)
-        ws_closed(c->ws);
+        ws_closed(c->ws); // asks how much was still in the queue
+    out_clear(&c->out);
     if (c->req && c->req->answer == ANSWER_DONE) {
         access_log(c->req, 0);
         req_free(c->req);

@@ -119,6 +119,8 @@ struct ws_conn {
     int64_t next_ping, last_heard;
     int close_code;    // received or sent, 1006 = none
     bool close_sent, close_received;
+    size_t unreached;  // bytes that were not even queued, because the connection was ending;
+                       // once conn is NULL: all that did not reach the client
 };
 
 struct http_server {

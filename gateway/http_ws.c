@@ -2,11 +2,14 @@
 // ws_codec.c, the socket http_conn.c's.
 #include "gateway/http_internal.h"
 
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 static struct ws_conn *orphan(struct http_req *r, struct ws_conn *w)
 {
     struct http_server *s = r->srv;
+    w->unreached = SIZE_MAX / 2;
     w->next_orphan = s->orphans;
     s->orphans = w;
     uv_timer_start(&s->tick, s->tick.timer_cb, 0, s->draining ? 200 : 1000);
@@ -41,6 +44,7 @@ struct ws_conn *http_ws_accept(struct http_req *r, const char *subprotocol, cons
     w->user = user;
     w->close_code = WS_ABNORMAL;
     ws_rx_init(&w->rx, WS_MESSAGE_DEFAULT);
+    w->rx.keep_start = ev->on_too_large != NULL;
     w->srv->nws++;
     if (!c)
         return orphan(r, w);
@@ -65,6 +69,7 @@ struct ws_conn *http_ws_accept(struct http_req *r, const char *subprotocol, cons
 
 void ws_closed(struct ws_conn *w)
 {
+    w->unreached = ws_unreached(w);
     w->conn = NULL;
     w->srv->nws--;
     w->ev.on_close(w, w->user, w->close_code);
@@ -115,7 +120,9 @@ static void on_event(struct ws_conn *w, const struct ws_event *ev)
     switch (ev->op) {
     case WS_TEXT:
     case WS_BINARY:
-        if (!w->close_sent)
+        if (!w->close_sent && ev->too_big)
+            w->ev.on_too_large(w, w->user, ev->op == WS_BINARY, ev->data);
+        else if (!w->close_sent)
             w->ev.on_message(w, w->user, ev->op == WS_BINARY, ev->data);
         break;
     case WS_PING: // a flood of pings is not answered into a queue that nobody reads
@@ -210,8 +217,10 @@ static int queue_message(struct ws_conn *w, enum ws_op op, struct ck_blob *blob,
 static int send_message(struct ws_conn *w, bool binary, struct ck_blob *blob, const uint8_t *p, size_t n)
 {
     struct http_conn *c = w->conn;
-    if (!c || c->killed || w->close_sent)
+    if (!c || c->killed || w->close_sent) {
+        w->unreached += n;
         return 0;
+    }
     if (queue_message(w, binary ? WS_BINARY : WS_TEXT, blob, p, n))
         conn_kill(c);
     conn_queue_check(c);
@@ -231,6 +240,17 @@ int ws_send_blob(struct ws_conn *w, bool binary, struct ck_blob *b, size_t off, 
 size_t ws_queued(const struct ws_conn *w)
 {
     return w->conn ? w->conn->out.bytes : 0;
+}
+
+size_t ws_unreached(const struct ws_conn *w)
+{
+    int sent = 0;
+    if (!w->conn)
+        return w->unreached;
+    // The kernel still answers for a connection that was reset: what its peer never acknowledged.
+    if (ioctl(lws_get_socket_fd(w->conn->wsi), SIOCOUTQ, &sent) || sent < 0)
+        sent = 0;
+    return w->conn->out.bytes + (size_t)sent + w->unreached;
 }
 
 void ws_pause(struct ws_conn *w)

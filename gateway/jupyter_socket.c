@@ -89,7 +89,7 @@ static void phase(struct jup_socket *k, enum jup_phase p, uint64_t ms)
 
 static void ack(struct jup_socket *k)
 {
-    uint64_t seq = jup_ack_reached(&k->ack, ws_queued(k->ws));
+    uint64_t seq = jup_ack_reached(&k->ack, ws_unreached(k->ws));
     if (seq && k->link)
         bridge_link_op(k->link, json_pack("{s:s,s:I}", "op", "ack", "seq", (json_int_t)seq), NULL, 0, NULL);
 }
@@ -390,6 +390,14 @@ static void on_message(struct ws_conn *w, void *user, bool binary, struct ck_sli
         jup_submit(k, binary, msg);
 }
 
+static void on_too_large(struct ws_conn *w, void *user, bool binary, struct ck_slice start)
+{
+    (void)w;
+    struct jup_socket *k = user;
+    if (k && k->phase != JUP_ENDING)
+        jup_submit_too_large(k, binary, start);
+}
+
 static void on_socket_drain(struct ws_conn *w, void *user)
 {
     (void)w;
@@ -407,4 +415,4 @@ static void on_socket_close(struct ws_conn *w, void *user, int code)
 }
 
 static const struct ws_events socket_events = {
-    .on_message = on_message, .on_drain = on_socket_drain, .on_close = on_socket_close};
+    .on_message = on_message, .on_too_large = on_too_large, .on_drain = on_socket_drain, .on_close = on_socket_close};

@@ -65,13 +65,30 @@ static int start_frame(struct ws_rx *rx)
     rx->in_payload = true;
     if (h[0] & 0x70 || !(h[1] & 0x80) || !op_allowed(rx) || rx->left >> 63)
         return -WS_PROTOCOL_ERROR;
-    if (rx->op < WS_CLOSE && (rx->left > rx->max_message || rx->message.n > rx->max_message - rx->left))
-        return -WS_TOO_BIG;
     if (rx->op == WS_TEXT || rx->op == WS_BINARY) {
         rx->message_op = rx->op;
         rx->message.n = 0;
+        rx->too_big = false;
+    }
+    if (rx->op < WS_CLOSE && (rx->left > rx->max_message || rx->message.n > rx->max_message - rx->left)) {
+        if (!rx->keep_start)
+            return -WS_TOO_BIG;
+        rx->too_big = true;
     }
     return 0;
+}
+
+// Appends to the open message, or keeps its start when it is too big. -1 = no memory.
+static int store(struct ws_rx *rx, const uint8_t *p, size_t n)
+{
+    if (!rx->too_big)
+        return ck_buf_add(&rx->message, p, n);
+    if (rx->message.n >= WS_START_MAX) {
+        rx->message.n = WS_START_MAX;
+        return 0;
+    }
+    size_t room = WS_START_MAX - rx->message.n;
+    return ck_buf_add(&rx->message, p, n < room ? n : room);
 }
 
 static void unmask(struct ws_rx *rx, uint8_t *p, size_t n)
@@ -96,12 +113,13 @@ static void unmask(struct ws_rx *rx, uint8_t *p, size_t n)
 static int end_data(struct ws_rx *rx, uint8_t *last, size_t n, struct ws_event *ev)
 {
     rx->in_payload = false;
-    bool whole = rx->fin && !rx->message.n;
-    if (!whole && ck_buf_add(&rx->message, last, n))
+    bool whole = rx->fin && !rx->message.n && !rx->too_big;
+    if (!whole && store(rx, last, n))
         return -WS_TOO_BIG;
     if (!rx->fin)
         return 0;
     ev->op = rx->message_op;
+    ev->too_big = rx->too_big;
     ev->data = whole ? ck_slice(last, n) : ck_buf_slice(&rx->message);
     rx->message_op = 0;
     return 1;
@@ -118,12 +136,13 @@ static int take_payload(struct ws_rx *rx, uint8_t *p, size_t n, struct ws_event 
             return 0;
         rx->in_payload = false;
         ev->op = rx->op;
+        ev->too_big = false;
         ev->data = ck_slice(rx->control, rx->ncontrol);
         return 1;
     }
     if (!rx->left)
         return end_data(rx, p, n, ev);
-    return ck_buf_add(&rx->message, p, n) ? -WS_TOO_BIG : 0;
+    return store(rx, p, n) ? -WS_TOO_BIG : 0;
 }
 
 int ws_rx_feed(struct ws_rx *rx, uint8_t *p, size_t n, size_t *used, struct ws_event *ev)

@@ -11,8 +11,12 @@ enum ws_op { WS_CONTINUATION = 0, WS_TEXT = 1, WS_BINARY = 2, WS_CLOSE = 8, WS_P
 enum ws_code { WS_NORMAL = 1000, WS_PROTOCOL_ERROR = 1002, WS_NO_CODE = 1005, WS_ABNORMAL = 1006, WS_TOO_BIG = 1009,
                WS_RESTART = 1012 };
 
+#define WS_START_MAX (64 * 1024) // what is kept of a message beyond max_message
+
 struct ws_rx {
     size_t max_message;
+    bool keep_start;    // a message beyond it is not an error: its start is handed out, the rest dropped
+    bool too_big;       // the open message is one
     struct ck_buf message; // a message, or part of a frame's payload, that spans feeds
     uint8_t head[14];
     uint8_t nhead;
@@ -29,6 +33,7 @@ struct ws_rx {
 
 struct ws_event {
     enum ws_op op;        // WS_TEXT, WS_BINARY (a whole message), WS_CLOSE, WS_PING, WS_PONG
+    bool too_big;         // of a message beyond max_message: data is its start
     struct ck_slice data; // valid until the next feed or ws_rx_release
 };
 
