@@ -1,0 +1,260 @@
+"""Cells through the cell API: what they return, how they end, and what the next one then sees."""
+import time
+
+import pytest
+
+from harness.gateway import wait_for
+
+
+def test_a_finished_cell_has_everything(api, session):
+    c = api.cell(session, "print:hello\nerr:oops\npng\ntouch:chart.png:100\nthe result")
+    assert c["status"] == "ok" and c["exit_code"] == 0 and c["error"] is None
+    assert c["stdout"] == "hello\n" and c["stderr"] == "oops\n"
+    assert c["result"]["text/plain"] == "the result"
+    assert c["execution_count"] == 1
+    assert c["displays"][0]["data"]["image/png"].startswith("iVBOR")
+    assert [(a["path"], a["change"], a["size"]) for a in c["artifacts"]] == [("/home/user/chart.png", "created", 100)]
+    assert c["artifacts"][0]["url"].endswith("/files/home/user/chart.png")
+    assert c["seq"][0] < c["seq"][1]
+    assert c["truncated"] == {"stdout_bytes": 0, "stderr_bytes": 0}
+    again = api.get("/v1/sessions/%s/cells/%s" % (session, c["id"])).json()
+    assert again == c
+    assert api.get(c["artifacts"][0]["url"]).body == b"f" * 100
+
+
+def test_an_artifact_is_reported_once_per_change(api, session):
+    assert len(api.cell(session, "touch:a.txt:1\ntouch:b.txt:1")["artifacts"]) == 2
+    assert api.cell(session, "print:nothing")["artifacts"] == []
+    c = api.cell(session, "touch:a.txt:5")
+    assert [(a["name"], a["change"], a["size"]) for a in c["artifacts"]] == [("a.txt", "changed", 5)]
+
+
+def test_ten_thousand_files_are_counted_and_two_hundred_listed(api, session):
+    c = api.cell(session, "touch_many:10000")
+    assert c["status"] == "ok" and len(c["artifacts"]) == 200
+    assert c.get("artifacts_total", c.get("artifact_count")) == 10000, sorted(c)
+
+
+def test_an_error_has_name_value_and_traceback(api, session):
+    c = api.cell(session, "print:before\nerror:ZeroDivisionError:division by zero\nprint:after")
+    assert c["status"] == "error" and c["exit_code"] == 1
+    assert c["error"]["ename"] == "ZeroDivisionError" and c["error"]["evalue"] == "division by zero"
+    assert c["error"]["traceback"] and c["stdout"] == "before\n"
+    assert api.cell(session, "print:next")["stdout"] == "next\n"
+
+
+def test_a_timeout_that_an_interrupt_ends_keeps_the_kernel(api, session):
+    api.cell(session, "set:x:kept")
+    begun = time.monotonic()
+    c = api.cell(session, "print:begun\nsleep:60000", timeout_s=1)
+    assert c["status"] == "timeout" and c["exit_code"] == 124 and c["stdout"] == "begun\n"
+    assert time.monotonic() - begun < 10
+    assert api.cell(session, "get:x")["stdout"] == "kept\n"
+
+
+def test_a_kernel_that_ignores_messages_is_stopped_by_sigint(api, session):
+    api.cell(session, "set:x:kept")
+    c = api.cell(session, "hang:message", timeout_s=1)
+    assert c["status"] == "timeout" and c["exit_code"] == 124
+    assert api.cell(session, "get:x")["stdout"] == "kept\n"
+
+
+def test_a_kernel_that_ignores_everything_is_killed_and_replaced(api, session):
+    api.cell(session, "set:x:lost")
+    begun = time.monotonic()
+    c = api.cell(session, "print:begun\nhang", timeout_s=1, timeout=90)
+    assert c["status"] == "timeout" and c["exit_code"] == 124 and c["stdout"] == "begun\n"
+    assert time.monotonic() - begun < 60
+    after = api.cell(session, "get:x")
+    assert after["status"] == "error" and after["error"]["ename"] == "NameError"  # a fresh kernel
+
+
+@pytest.mark.parametrize("code", ["exit:1", "exit:0", "signal:11", "signal:9"])
+def test_a_dead_kernel_ends_its_cell_and_the_next_one_works(api, session, code):
+    c = api.cell(session, "print:last words\n" + code)
+    assert c["status"] == "kernel_died" and c["exit_code"] in (1, 137, 139), c
+    assert c["stdout"] == "last words\n"
+    assert c["error"]["evalue"]
+    after = api.cell(session, "print:alive")
+    assert after["status"] == "ok" and after["stdout"] == "alive\n"
+
+
+def test_out_of_memory_is_told_apart_and_has_its_peak(api, session):
+    c = api.cell(session, "signal:9:oom")
+    assert c["status"] == "oom" and c["exit_code"] == 137
+    assert c["usage"]["peak_memory_bytes"] >= 123456789
+    assert api.cell(session, "print:alive")["status"] == "ok"
+
+
+def test_cells_behind_a_dead_kernel_are_not_lost(api, session):
+    import threading
+    results = {}
+    threads = [threading.Thread(target=lambda i=i, c=c: results.__setitem__(i, api.cell(session, c)))
+               for i, c in enumerate(["sleep:700\nexit:3", "print:second", "print:third"])]
+    for t in threads:
+        t.start()
+        time.sleep(0.15)
+    for t in threads:
+        t.join(60)
+    assert results[0]["status"] == "kernel_died"
+    for i in (1, 2):  # run in the fresh kernel, or told to be cancelled: never without an end
+        assert results[i]["status"] in ("ok", "cancelled", "kernel_died"), results[i]
+    assert api.cell(session, "print:x")["status"] == "ok"
+
+
+def test_an_interrupt_ends_the_running_cell(api, session):
+    import threading
+    out = {}
+    t = threading.Thread(target=lambda: out.update(api.cell(session, "print:begun\nsleep:60000")))
+    t.start()
+    wait_for("busy", 10, lambda: api.session(session)["state"] == "busy")
+    assert api.post("/v1/sessions/%s/interrupt" % session).status == 200
+    t.join(20)
+    assert out["status"] == "interrupted" and out["exit_code"] == 130, out
+    assert api.cell(session, "print:x")["status"] == "ok"
+
+
+def test_a_queued_cell_can_be_cancelled_and_a_running_one_too(api, session):
+    first = api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "sleep:60000"})
+    one = next(e for e in first if e.kind == "queued").json()["cell"]
+    second = api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "print:never"})
+    two = next(e for e in second if e.kind == "queued").json()["cell"]
+    assert api.delete("/v1/sessions/%s/cells/%s" % (session, two)).status == 204
+    assert api.delete("/v1/sessions/%s/cells/%s" % (session, one)).status == 204
+    for stream in (second, first):
+        done = [e for e in stream if e.kind == "done"][0].json()
+        assert done["status"] == "cancelled" and done["stdout"] == ""
+
+
+def test_the_queue_of_a_session_is_bounded(api, session):
+    streams = []
+    try:
+        running = api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "sleep:60000"})
+        next(running)
+        streams.append(running)
+        refused = None
+        for _ in range(70):
+            s = api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "print:x"})
+            try:
+                next(s)
+            except AssertionError as e:
+                refused = str(e)
+                break
+            streams.append(s)
+        assert refused and "429" in refused and "queue_full" in refused, refused
+        assert len(streams) >= 60
+    finally:
+        for s in streams:
+            s.close()
+        api.post("/v1/sessions/%s/restart" % session, timeout=90)
+
+
+def test_stdin_is_answered_from_the_request(api, session):
+    c = api.cell(session, "input:name? \ninput:pw:password", stdin="Ada\nsecret\n")
+    assert c["status"] == "ok" and c["stdout"] == "got Ada\ngot secret\n"
+
+
+def test_stdin_can_be_answered_while_the_cell_waits(api, session):
+    cell = None
+    for e in api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "input:name? ", "stdin": True}):
+        if e.kind == "queued":
+            cell = e.json()["cell"]
+        if e.kind == "input":
+            assert e.json()["prompt"] == "name? "
+            r = api.post("/v1/sessions/%s/cells/%s/stdin" % (session, cell), {"value": "Bob"})
+            assert r.status in (200, 204), r
+        if e.kind == "done":
+            assert e.json()["stdout"] == "got Bob\n"
+            break
+
+
+def test_a_reply_or_an_idle_that_never_comes_does_not_hang_the_session(api, session):
+    for word in ("noreply", "noidle"):
+        c = api.cell(session, "print:x\n" + word, timeout_s=2, timeout=60)
+        assert c["status"] in ("ok", "timeout", "kernel_died"), c
+        assert c["stdout"] == "x\n"
+        assert api.cell(session, "print:next", timeout=60)["stdout"] == "next\n"
+
+
+def test_sse_tells_the_events_of_a_cell_in_order(api, session):
+    events = list(api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "count:5:20\nthe end"}))
+    kinds = [e.kind for e in events]
+    assert kinds[0] == "queued" and kinds[-1] == "done" and "result" in kinds
+    ids = [e.id for e in events if e.id is not None]
+    assert ids == sorted(ids)
+    text = "".join(e.json()["content"]["text"] for e in events if e.kind == "stream")
+    assert text == "0\n1\n2\n3\n4\n" == events[-1].json()["stdout"]
+
+
+def test_the_environment_of_a_session_reaches_its_kernel_and_survives_a_restart(api):
+    sid = api.create(env={"GREETING": "hello"})
+    assert api.cell(sid, "env:GREETING")["stdout"] == "hello\n"
+    assert api.post("/v1/sessions/%s/restart" % sid, timeout=90).status == 200
+    assert api.cell(sid, "env:GREETING")["stdout"] == "hello\n"
+    api.delete("/v1/sessions/" + sid)
+
+
+def test_the_kernel_key_is_never_the_templates(api, session):
+    assert api.cell(session, "key")["stdout"] == "personalised\n"
+    assert api.cell(session, "exit:1")["status"] == "kernel_died"
+    assert api.cell(session, "key")["stdout"] == "personalised\n"
+
+
+def test_files_go_in_and_out(api, session):
+    api.put_file(session, "/home/user/in put.csv", b"a,b\n1,2\n")
+    r = api.get_file(session, "/home/user/in put.csv")
+    assert r.status == 200 and r.body == b"a,b\n1,2\n" and r.headers["ETag"]
+    part = api.get_file(session, "/home/user/in put.csv", headers={"Range": "bytes=2-4"})
+    assert part.status == 206 and part.body == b"b\n1" and part.headers["Content-Range"] == "bytes 2-4/8"
+    same = api.get_file(session, "/home/user/in put.csv", headers={"If-None-Match": r.headers["ETag"]})
+    assert same.status == 304 and same.body == b""
+    listing = api.get_file(session, "/home/user").json()
+    assert any(e["name"] == "in put.csv" for e in listing["entries"])
+    assert api.delete(api.file_path(session, "/home/user/in put.csv")).status == 204
+    assert api.get_file(session, "/home/user/in put.csv").status == 404
+
+
+def test_a_large_file_goes_in_and_out_unchanged(api, session):
+    import os
+    data = os.urandom(5_000_001)
+    api.put_file(session, "/home/user/big.bin", data)
+    assert api.get_file(session, "/home/user/big.bin").body == data
+
+
+def test_an_upload_that_breaks_leaves_no_file(gateway, api, session):
+    import socket
+    s = socket.create_connection(("127.0.0.1", gateway.port), 10)
+    s.sendall(("PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000000\r\n\r\n"
+               % (api.file_path(session, "/home/user/half.bin"), api.token)).encode() + b"x" * 500000)
+    time.sleep(0.3)
+    s.close()
+    time.sleep(0.3)
+    assert api.get_file(session, "/home/user/half.bin").status == 404
+    names = [e["name"] for e in api.get_file(session, "/home/user").json()["entries"]]
+    assert names == [], names
+
+
+def test_commands_run_beside_the_kernel(api, session):
+    r = api.post("/v1/sessions/%s/commands" % session, {"cmd": "echo hello"}).json()
+    assert r["exit_code"] == 0 and r["stdout"] == "hello\n"
+    r = api.post("/v1/sessions/%s/commands" % session, {"argv": ["cat"], "stdin": "in"}).json()
+    assert r["stdout"] == "in"
+    assert api.post("/v1/sessions/%s/commands" % session, {"cmd": "exit 3"}).json()["exit_code"] == 3
+    r = api.post("/v1/sessions/%s/commands" % session, {"cmd": "sleep 60", "timeout_s": 1}).json()
+    assert r["exit_code"] == 124 and r["timed_out"]
+
+
+def test_a_client_that_leaves_does_not_end_its_cell(api, session):
+    stream = api.events("POST", "/v1/sessions/%s/cells" % session, {"code": "print:one\nsleep:800\nprint:two"})
+    cell = next(e for e in stream if e.kind == "queued").json()["cell"]
+    next(e for e in stream if e.kind == "stream")
+    stream.close()
+    done = wait_for("the cell's end", 10, lambda: (c := api.get("/v1/sessions/%s/cells/%s" % (session, cell)).json())
+                    ["status"] not in ("queued", "running") and c)
+    assert done["status"] == "ok" and done["stdout"] == "one\ntwo\n"
+
+
+def test_what_later_versions_do_is_501(api, session):
+    for verb in ("pause", "resume", "fork", "rollback"):
+        r = api.post("/v1/sessions/%s/%s" % (session, verb), {})
+        assert r.status == 501 and r.json()["reason"] == "not_implemented"

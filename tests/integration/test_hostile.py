@@ -1,0 +1,227 @@
+"""A guest that lies: forged, malformed, endless and oversized traffic costs that session at most."""
+import threading
+import time
+
+import pytest
+
+from harness import procs
+from harness.gateway import wait_for
+from harness.jupyter import Socket, stdout
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def neighbour(api):
+    sid = api.create()
+    api.cell(sid, "set:x:unharmed")
+    yield
+    assert api.cell(sid, "get:x", timeout=30)["stdout"] == "unharmed\n"
+    api.delete("/v1/sessions/" + sid)
+
+
+class Memory:
+    """Samples the resident memory of processes while something goes on."""
+
+    def __init__(self, *pids):
+        self.peak = {p: procs.rss_bytes(p) for p in pids}
+        self.first = dict(self.peak)
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.stop.wait(0.02):
+            for p in self.peak:
+                self.peak[p] = max(self.peak[p], procs.rss_bytes(p))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self.stop.set()
+        self.thread.join()
+
+    def growth(self, pid):
+        return self.peak[pid] - self.first[pid]
+
+
+def test_forged_messages_are_dropped(api, session, neighbour):
+    c = api.cell(session, "print:before\nbad_hmac:100\nprint:after")
+    assert c["status"] == "ok" and c["stdout"] == "before\nafter\n"
+
+
+def test_frames_that_are_no_messages_are_dropped(api, session, neighbour):
+    c = api.cell(session, "print:before\ngarbage\nprint:after")
+    assert c["status"] == "ok" and c["stdout"] == "before\nafter\n"
+    assert api.cell(session, "print:next")["stdout"] == "next\n"
+
+
+@pytest.mark.parametrize("what", ["bad_json", "deep", "nan", "array", "types", "type_number", "surrogate", "long_type",
+                                  "parent", "fake_idle"])
+def test_signed_nonsense_does_not_end_a_cell_or_the_session(gateway, api, session, neighbour, what):
+    sock = Socket(gateway, session, api.token)
+    c = api.cell(session, "print:before\nsigned:%s\nprint:after\nsleep:100\nprint:end" % what, timeout=30)
+    assert c["status"] == "ok" and c["stdout"].startswith("before\n") and c["stdout"].endswith("after\nend\n"), c
+    assert stdout(sock.execute("print:both doors")) == "both doors\n"
+    sock.close()
+
+
+def test_invalid_utf8_is_replaced_not_passed_on(gateway, api, session):
+    sock = Socket(gateway, session, api.token, v1=False)
+    c = api.cell(session, "signed:bad_utf8")
+    assert c["status"] == "ok" and "\ufffd" in c["stdout"] and c["stdout"].startswith("caf"), c
+    while sock.recv(10)["msg_type"] != "stream":  # a text frame: not UTF-8 would break the client
+        pass
+    sock.close()
+
+
+def test_two_hundred_megabytes_of_output_are_bounded_and_marked(gateway, api, session, neighbour):
+    bridge = gateway.bridge_pid(session)
+    with Memory(bridge, gateway.pid) as m:
+        c = api.cell(session, "flood:3200:65536\nprint:the end", timeout=120)
+    assert c["status"] == "ok"
+    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 3200 * 65536 + len("the end\n")
+    assert c["truncated"]["stdout_bytes"] > 0 and len(c["stdout"]) <= 64 * MB
+    assert m.growth(bridge) < 300 * MB, m.growth(bridge)
+    assert m.growth(gateway.pid) < 150 * MB, m.growth(gateway.pid)
+    gaps, seen = [], []
+    for e in api.events("GET", "/v1/sessions/%s/events?from=1" % session, timeout=60):
+        seen.append(e)
+        if e.kind == "gap":
+            gaps.append(e.json())
+        if e.kind == "done":
+            break
+    assert gaps and sum(g["bytes"] for g in gaps) > 50 * MB
+    assert api.cell(session, "print:next")["stdout"] == "next\n"
+
+
+def test_a_flood_of_small_messages_ends(gateway, api, session, neighbour):
+    c = api.cell(session, "flood:30000:20\nprint:the end", timeout=120)
+    assert c["status"] == "ok"
+    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 30000 * 20 + 8
+
+
+def test_one_message_of_fifty_megabytes(gateway, api, session, neighbour):
+    bridge = gateway.bridge_pid(session)
+    with Memory(bridge, gateway.pid) as m:
+        c = api.cell(session, "print:before\nhuge:%d\nprint:after" % (50 * MB), timeout=120)
+    assert c["status"] == "ok"
+    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 50 * MB + len("before\nafter\n")
+    assert m.growth(bridge) < 500 * MB and m.growth(gateway.pid) < 300 * MB, (m.growth(bridge), m.growth(gateway.pid))
+    assert api.cell(session, "print:next")["stdout"] == "next\n"
+
+
+def test_a_message_over_every_limit_is_refused_and_the_session_goes_on_or_ends(api, session, neighbour):
+    c = api.cell(session, "huge:%d\nprint:after" % (220 * MB), timeout=150)
+    assert c["status"] in ("ok", "kernel_died", "vm_died", "timeout")
+    if api.session(session)["state"] != "dead":
+        assert api.cell(session, "print:next", timeout=60)["status"] == "ok"
+
+
+def test_a_client_that_does_not_read_costs_no_memory(gateway, api, session, neighbour):
+    import socket
+    bridge = gateway.bridge_pid(session)
+    stuck = []
+    for _ in range(4):
+        s = socket.create_connection(("127.0.0.1", gateway.port), 10)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.sendall(("GET /v1/sessions/%s/events?from=0 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+                   "Authorization: Bearer %s\r\n\r\n" % (session, api.token)).encode())
+        stuck.append(s)
+    with Memory(bridge, gateway.pid) as m:
+        c = api.cell(session, "flood:1500:65536", timeout=120)
+    assert c["status"] == "ok"
+    assert m.growth(gateway.pid) < 150 * MB and m.growth(bridge) < 300 * MB, (m.growth(gateway.pid), m.growth(bridge))
+    begun = time.monotonic()
+    assert api.cell(session, "print:x")["status"] == "ok"
+    assert time.monotonic() - begun < 5
+    for s in stuck:
+        s.close()
+
+
+def test_an_interrupt_gets_through_a_flood(api, session):
+    out = {}
+    t = threading.Thread(target=lambda: out.update(api.cell(session, "flood:1000000:1000", timeout=100)))
+    t.start()
+    wait_for("busy", 10, lambda: api.session(session)["state"] == "busy")
+    time.sleep(0.5)
+    begun = time.monotonic()
+    assert api.post("/v1/sessions/%s/interrupt" % session).status == 200
+    t.join(30)
+    assert out["status"] == "interrupted" and time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("lie", ["silent", "bad_sig", "replay", "wrong_re", "garbage", "huge", "changes_lie",
+                                 "silent-changes", "fail-changes"])
+def test_a_lying_agent_does_not_stop_cells_for_ever(api, session, neighbour, lie):
+    api.cell(session, "print:x")
+    c = api.cell(session, "print:before\nagent:%s\ntouch:a.txt:1" % lie, timeout=60)
+    assert c["status"] in ("ok", "vm_died"), c
+    assert c["stdout"] == "before\n"
+    if c["status"] == "ok" and api.session(session)["state"] != "dead":
+        r = api.post("/v1/sessions/%s/cells" % session, {"code": "print:next"}, timeout=60)
+        assert r.status in (200, 410) and (r.status == 410 or r.json()["status"] in ("ok", "vm_died")), r
+    if lie == "silent":
+        r = api.get_file(session, "/home/user", timeout=60)
+        assert r.status in (410, 502, 503, 504), r
+
+
+def test_artifacts_that_make_no_sense_are_not_passed_on(api, session):
+    c = api.cell(session, "agent:changes_lie\nprint:x", timeout=60)
+    assert c["status"] == "ok"
+    for a in c["artifacts"]:
+        assert a["path"].startswith("/") and ".." not in a["path"] and a["size"] >= 0
+
+
+@pytest.mark.parametrize("fault", ["fail-personalise", "silent-personalise", "personalise-kernel-fails"])
+def test_a_clone_that_was_not_personalised_is_never_handed_out(start, fault):
+    from integration.conftest import Fake
+    import shutil
+    bad = Fake(faults=(fault,))
+    try:
+        api = start("--pool-size", "1", over=bad).client()
+        r = api.post("/v1/sessions", {}, timeout=150)
+        assert r.status in (500, 503), r
+        assert r.json()["message"]
+        assert [s for s in api.get("/v1/sessions").json() if s["state"] in ("idle", "busy")] == []
+    finally:
+        shutil.rmtree(bad.cache, ignore_errors=True)
+
+
+@pytest.mark.parametrize("fault", ["qmp-silent", "qmp-garbage", "restore-fails"])
+def test_a_qemu_that_does_not_come_up_is_an_error_in_time(start, fault):
+    from integration.conftest import Fake
+    import os
+    import shutil
+    bad = Fake()
+    with open(os.path.join(os.path.dirname(bad.qemu), "faults"), "w") as f:
+        f.write(fault)
+    try:
+        gw = start("--pool-size", "1", over=bad)
+        api = gw.client()
+        r = api.post("/v1/sessions", {}, timeout=150)
+        assert r.status in (500, 503), r
+        assert api.get("/healthz").status == 200
+        assert gw.stop() == 0
+        assert gw.leftovers() == {}
+    finally:
+        shutil.rmtree(bad.cache, ignore_errors=True)
+
+
+def test_a_qemu_that_does_not_quit_is_killed(start):
+    from integration.conftest import Fake
+    import os
+    import shutil
+    bad = Fake()
+    with open(os.path.join(os.path.dirname(bad.qemu), "faults"), "w") as f:
+        f.write("quit-hangs")
+    try:
+        gw = start("--pool-size", "0", over=bad)
+        api = gw.client()
+        sid = api.create()
+        qemu = gw.qemu_pid(sid)
+        assert api.delete("/v1/sessions/" + sid, timeout=30).status == 204
+        wait_for("QEMU is gone", 10, lambda: procs.start_of(qemu) is None)
+    finally:
+        shutil.rmtree(bad.cache, ignore_errors=True)

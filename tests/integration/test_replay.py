@@ -1,0 +1,161 @@
+"""Lossless streams: every event has a number, and a reader that comes back goes on where it was."""
+import threading
+import time
+
+import websocket
+
+from harness.gateway import TOKEN
+from harness.jupyter import Socket, reply, stdout
+
+
+def read_events(api, sid, start, until):
+    """Events from `start` on, until until(list) is true."""
+    got = []
+    stream = api.events("GET", "/v1/sessions/%s/events?from=%s" % (sid, start), timeout=30)
+    for e in stream:
+        got.append(e)
+        if until(got):
+            break
+    stream.close()
+    return got
+
+
+def done_count(n):
+    return lambda got: sum(e.kind == "done" for e in got) >= n
+
+
+def test_events_replay_from_any_number(api, session):
+    for i in range(3):
+        api.cell(session, "print:cell %d\nthe result" % i)
+    whole = read_events(api, session, 1, done_count(3))
+    ids = [e.id for e in whole]
+    assert ids == sorted(set(ids))
+    for at in range(0, len(whole), 3):
+        tail = read_events(api, session, ids[at], done_count(sum(e.kind == "done" for e in whole[at:])))
+        assert [(e.id, e.kind, e.data) for e in tail] == [(e.id, e.kind, e.data) for e in whole[at:]]
+
+
+def test_last_event_id_goes_on_after_it(api, session):
+    api.cell(session, "print:one")
+    api.cell(session, "print:two")
+    whole = read_events(api, session, 0, done_count(2))
+    middle = whole[len(whole) // 2]
+    stream = api.events("GET", "/v1/sessions/%s/events" % session, headers={"Last-Event-ID": str(middle.id)})
+    assert next(stream).id > middle.id
+    stream.close()
+
+
+def test_live_events_follow_the_replayed_ones_without_a_hole(api, session):
+    api.cell(session, "print:before")
+    got, ready = [], threading.Event()
+
+    def read():
+        for e in api.events("GET", "/v1/sessions/%s/events?from=0" % session, timeout=30):
+            got.append(e)
+            ready.set()
+            if sum(x.kind == "done" for x in got) == 2:
+                return
+
+    t = threading.Thread(target=read)
+    t.start()
+    ready.wait(10)
+    api.cell(session, "count:200:1")
+    t.join(30)
+    text = "".join(e.json()["content"]["text"] for e in got if e.kind == "stream")
+    assert text == "before\n" + "".join("%d\n" % i for i in range(200))
+
+
+def test_a_websocket_stream_runs_cells_and_shows_events(gateway, api, session):
+    import json
+    ws = websocket.create_connection("ws://127.0.0.1:%d/v1/sessions/%s/stream?from=0&token=%s"
+                                     % (gateway.port, session, TOKEN), timeout=20)
+    ws.send(json.dumps({"type": "execute", "code": "print:by websocket", "ref": "r1"}))
+    seen = []
+    while not any(m.get("type") == "done" for m in seen):
+        seen.append(json.loads(ws.recv()))
+    done = next(m for m in seen if m["type"] == "done")
+    assert done["finished"]["stdout"] == "by websocket\n"
+    assert any(m.get("ref") == "r1" for m in seen)
+    ws.send("{bad")
+    assert json.loads(ws.recv())["type"] in ("failed", "error", "refused")
+    ws.close()
+
+
+def test_a_jupyter_client_that_lost_its_network_misses_nothing(gateway, session):
+    first = Socket(gateway, session, TOKEN)
+    first.execute("print:warm")
+    mid = first.send("execute_request", {"code": "count:30:30\nthe result", "silent": False})
+    got = []
+    while sum(m["msg_type"] == "stream" for m in got) < 5:
+        got.append(first.recv(10))
+    first.drop()
+    time.sleep(0.5)
+    again = Socket(gateway, session, TOKEN, session=first.session)
+    got += again.until_done(mid, 30)
+    mine = [m for m in got if m["parent_header"].get("msg_id") == mid]
+    ids = [m["header"]["msg_id"] for m in mine]
+    text = stdout(mine)
+    want = "".join("%d\n" % i for i in range(30))
+    assert text == want or len(ids) != len(set(ids)), "lost: %r" % text
+    unique = {m["header"]["msg_id"]: m for m in mine}
+    assert stdout(unique.values()) == want  # what was in flight may come twice, with the same id
+    assert reply(mine)["status"] == "ok"
+    again.close()
+
+
+def test_a_cell_that_ended_while_nobody_listened_is_replayed(gateway, session):
+    first = Socket(gateway, session, TOKEN)
+    first.execute("print:warm")
+    mid = first.send("execute_request", {"code": "print:one\nsleep:500\nprint:two", "silent": False})
+    while first.recv(10)["msg_type"] != "stream":
+        pass
+    first.drop()
+    time.sleep(1.5)
+    again = Socket(gateway, session, TOKEN, session=first.session)
+    got = again.until_done(mid, 10)
+    assert stdout(got).endswith("two\n") and reply(got)["status"] == "ok"
+    again.close()
+
+
+def test_a_reconnect_storm_loses_nothing(gateway, session):
+    key = Socket(gateway, session, TOKEN)
+    key.execute("print:warm")
+    mid = key.send("execute_request", {"code": "count:100:15", "silent": False})
+    seen, sock = {}, key
+    for _ in range(12):
+        end = time.monotonic() + 0.12
+        while time.monotonic() < end:
+            try:
+                m = sock.recv(0.05)
+            except (websocket.WebSocketTimeoutException, TimeoutError):
+                continue
+            seen[m["header"]["msg_id"]] = m
+        sock.drop()
+        sock = Socket(gateway, session, TOKEN, session=key.session)
+    for m in sock.until_done(mid, 30):
+        seen[m["header"]["msg_id"]] = m
+    mine = [m for m in seen.values() if m["parent_header"].get("msg_id") == mid]
+    assert stdout(mine) == "".join("%d\n" % i for i in range(100))
+    sock.close()
+
+
+def test_one_session_id_has_one_socket(gateway, session):
+    first = Socket(gateway, session, TOKEN)
+    first.execute("print:x")
+    second = Socket(gateway, session, TOKEN, session=first.session)
+    second.execute("print:y")
+    try:
+        for _ in range(50):
+            first.recv(2)
+        raise AssertionError("the first socket still gets messages")
+    except (ConnectionError, websocket.WebSocketException):
+        pass
+    second.close()
+
+
+def test_unrelated_clients_start_at_now(gateway, api, session):
+    api.cell(session, "print:long ago")
+    s = Socket(gateway, session, TOKEN)
+    got = s.execute("print:now")
+    assert stdout(got) == "now\n"
+    s.close()

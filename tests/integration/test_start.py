@@ -1,0 +1,237 @@
+"""Starting badly: one clear line on stderr and exit code 1 (2 for usage), never a hang."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+from harness.gateway import Gateway, NotReady, binary, scratch
+from integration.conftest import Fake
+
+
+def fails(*options, code=1, env=None, timeout=60):
+    """Runs serve to its end; returns what it said on stderr."""
+    state = scratch("f")
+    try:
+        r = subprocess.run([binary(), "serve", "--state-dir", state, "--port", "0", *options], capture_output=True,
+                           text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                           env={"PATH": os.environ["PATH"], **(env or {})})
+        assert r.returncode == code, (r.returncode, r.stdout, r.stderr)
+        assert "cellkeep ready" not in r.stdout
+        errors = [line for line in r.stderr.splitlines() if line.startswith("cellkeep")]
+        assert len(errors) == 1, r.stderr
+        return errors[0]
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+
+
+def test_a_port_in_use(fake):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        said = fails(*fake.options(), "--port", str(port))
+        assert str(port) in said and "use" in said.lower()
+
+
+def test_a_state_folder_that_cannot_be_written(fake):
+    said = fails(*fake.options(), "--state-dir", "/proc/cellkeep")
+    assert "/proc/cellkeep" in said
+    said = fails(*fake.options(), "--state-dir", "/dev/null")
+    assert "/dev/null" in said
+
+
+def test_a_missing_qemu(fake):
+    said = fails("--cache-dir", fake.cache, "--qemu", "/nonexistent/qemu", "--accel", "tcg")
+    assert "qemu" in said.lower()
+    empty = scratch("p")
+    said = fails("--cache-dir", fake.cache, "--accel", "tcg", env={"PATH": empty})
+    assert "qemu" in said.lower() and "install" in said.lower()
+    shutil.rmtree(empty)
+
+
+def test_no_image_says_how_to_get_one(fake):
+    cache = scratch("e")
+    said = fails("--cache-dir", cache, "--qemu", fake.qemu, "--accel", "tcg")
+    assert "image build" in said
+    shutil.rmtree(cache)
+
+
+def copy_of(fake):
+    """A cache of this test's own, with the template built in it."""
+    return Fake(faults=("mine",))
+
+
+def template_dir(f):
+    root = os.path.join(f.cache, "templates")
+    return os.path.join(root, next(d for d in os.listdir(root) if os.path.exists(os.path.join(root, d, "template.json"))))
+
+
+@pytest.mark.parametrize("damage", ["magic", "version", "json", "ram", "state", "disk"])
+def test_a_damaged_template_is_refused_or_rebuilt(fake, damage):
+    f = copy_of(fake)
+    d = template_dir(f)
+    path = os.path.join(d, "template.json")
+    with open(path) as src:
+        t = json.load(src)
+    if damage == "magic":
+        t["magic"] = "something-else"
+    if damage == "version":
+        t["version"] = 99
+    if damage in ("magic", "version"):
+        with open(path, "w") as out:
+            json.dump(t, out)
+    if damage == "json":
+        with open(path, "w") as out:
+            out.write('{"magic": "cellkeep-te')
+    if damage in ("ram", "state"):
+        os.truncate(os.path.join(d, damage), 100)
+    if damage == "disk":
+        with open(os.path.join(d, "disk.qcow2"), "wb") as out:
+            out.write(b"not a disk")
+    try:
+        gw = Gateway(*f.options(), "--pool-size", "0", "--on-exit", "kill")
+        try:
+            gw.start(60)  # built anew: then it must work
+            assert gw.client().cell(gw.client().create(), "print:x")["stdout"] == "x\n"
+        except NotReady as e:
+            assert e.code == 1
+            line = [x for x in e.stderr.splitlines() if x.startswith("cellkeep")]
+            assert len(line) == 1 and "template" in line[0], e.stderr
+        finally:
+            gw.end()
+    finally:
+        shutil.rmtree(f.cache)
+
+
+def test_an_unreadable_image_is_refused(fake):
+    f = copy_of(fake)
+    image = os.path.dirname(os.path.dirname(f.qemu))
+    os.remove(os.path.join(image, "root.erofs"))
+    said = fails(*f.options())
+    assert "image" in said
+    shutil.rmtree(f.cache)
+
+
+@pytest.mark.parametrize("fault,word", [("boot-hangs", "template"), ("boot-dies", "panic"),
+                                        ("template-fails", "told to"), ("spawn-fails", "told to fail")])
+def test_a_template_that_does_not_come_up_leaves_nothing_half_made(fault, word):
+    f = Fake(faults=(fault,), build=False)
+    if fault == "boot-hangs":
+        pytest.skip("waits for the boot deadline of minutes; vm tier covers interruption")
+    r = subprocess.run([binary(), "template", "build", "--cache-dir", f.cache, "--qemu", f.qemu, "--accel", "tcg"],
+                       capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL)
+    assert r.returncode == 1 and word in r.stderr, r.stderr
+    templates = os.path.join(f.cache, "templates")
+    left = [d for d in os.listdir(templates)] if os.path.isdir(templates) else []
+    assert not [d for d in left if os.path.exists(os.path.join(templates, d, "template.json"))], left
+    shutil.rmtree(f.cache)
+
+
+def test_an_interrupted_template_build_is_not_trusted():
+    import signal
+    import time
+    f = Fake(faults=("boot-hangs",), build=False)
+    p = subprocess.Popen([binary(), "template", "build", "--cache-dir", f.cache, "--qemu", f.qemu, "--accel", "tcg"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    time.sleep(1.5)
+    p.send_signal(signal.SIGINT)
+    _out, err = p.communicate(timeout=20)
+    assert p.returncode not in (0, None) and "interrupt" in err.lower(), err
+    from harness import procs
+    assert procs.mentioning(f.cache) == {}
+    templates = os.path.join(f.cache, "templates")
+    left = os.listdir(templates) if os.path.isdir(templates) else []
+    assert not [d for d in left if os.path.exists(os.path.join(templates, d, "template.json"))]
+    shutil.rmtree(f.cache)
+
+
+def test_two_gateways_on_one_state_folder(fake, start):
+    gw = start("--pool-size", "0")
+    said = fails(*fake.options(), "--state-dir", gw.state)
+    assert gw.state in said and ("running" in said or "use" in said)
+    assert gw.client().get("/healthz").status == 200
+
+
+@pytest.mark.parametrize("options", [["--port", "x"], ["--port", "70000"], ["--accel", "warp"], ["--bogus"],
+                                     ["--memory-mb", "1"], ["--on-exit", "dance"], ["--tls-cert", "/x"], ["extra"],
+                                     ["--config", "/nonexistent.json"]])
+def test_wrong_usage_is_exit_2_with_one_line(fake, options):
+    fails(*fake.options(), *options, code=2)
+
+
+def test_wrong_environment_and_config_are_named(fake):
+    said = fails(*fake.options(), code=2, env={"CELLKEEP_ACCEL": "warp", "CELLKEEP_POOL_SIZE": "many"})
+    assert "CELLKEEP_" in said
+    d = scratch("g")
+    path = os.path.join(d, "config.json")
+    for text in ("{", '{"port": "x"}', '{"nonsense": 1}', "[]"):
+        with open(path, "w") as f:
+            f.write(text)
+        assert path in fails(*fake.options(), "--config", path, code=2)
+    shutil.rmtree(d)
+
+
+def test_options_come_before_environment_before_file(fake):
+    d = scratch("g")
+    path = os.path.join(d, "config.json")
+    with open(path, "w") as f:
+        json.dump({"max_sessions": 1, "pool_size": 0, "memory_mb": 512}, f)
+    gw = Gateway(*fake.options(), "--config", path, "--on-exit", "kill", env={"CELLKEEP_MAX_SESSIONS": "2"})
+    try:
+        api = gw.start().client()
+        api.create()
+        api.create()
+        assert api.post("/v1/sessions", {}).status == 429
+    finally:
+        gw.end()
+        shutil.rmtree(d)
+
+
+def test_a_token_is_made_and_kept_private(fake):
+    from harness.client import Client
+    import re
+    gw = Gateway(*fake.options(), "--pool-size", "0")
+    gw.command = lambda: [c for c in Gateway.command(gw) if c not in ("--token", "test-token-0123456789abcdef")]
+    try:
+        gw.start()
+        token = re.search(r"token=(\S+)", gw.url).group(1)
+        assert len(token) >= 32
+        path = os.path.join(gw.state, "token")
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        assert Client("127.0.0.1", gw.port, token).get("/v1/sessions").status == 200
+        gw.stop()
+        gw.start()
+        assert token in gw.url
+    finally:
+        gw.end()
+
+
+def test_a_base_url_is_the_prefix_of_every_path(fake):
+    gw = Gateway(*fake.options(), "--pool-size", "0", "--base-url", "/ck/", "--on-exit", "kill")
+    try:
+        api = gw.start().client()
+        assert api.get("/ck/v1/sessions").status == 200
+        assert api.get("/v1/sessions").status == 404
+        r = api.post("/ck/v1/sessions", {}, timeout=60)
+        assert r.headers["Location"].startswith("/ck/v1/sessions/")
+        sid = r.json()["id"]
+        c = api.post("/ck/v1/sessions/%s/cells" % sid, {"code": "touch:a.txt:3"}).json()
+        assert api.get(c["artifacts"][0]["url"]).status == 200
+    finally:
+        gw.end()
+
+
+@pytest.mark.parametrize("args", [["--help"], ["serve", "--help"], ["doctor", "--help"], ["run", "--help"],
+                                  ["session", "--help"], ["template", "--help"], ["image", "--help"]])
+def test_help_is_on_stdout_and_exit_0(args):
+    r = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=20)
+    assert r.returncode == 0 and "usage" in r.stdout.lower(), (r.returncode, r.stdout, r.stderr)
+
+
+@pytest.mark.parametrize("args", [[], ["nonsense"], ["serve", "--nonsense"], ["image"], ["template", "x"], ["run"]])
+def test_wrong_subcommands_are_exit_2(args):
+    r = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=20)
+    assert r.returncode == 2 and r.stderr.strip(), (r.returncode, r.stdout, r.stderr)
