@@ -17,7 +17,8 @@
 #define ACK_MS 40          // at most so often is an ack sent
 #define RETRY_MS 100       // doubles
 #define RETRY_MAX 7        // 12.7 s in all
-#define LINGER_MS 1000     // between `dead` and the close, and for a last ack
+#define LINGER_MS 1000     // between `dead` and the close
+#define LEAVE_MS 100       // for a last ack
 #define CLOSE_DEAD 4404
 #define CLOSE_REPLACED 4409
 #define CLOSE_UNREACHABLE 1011
@@ -119,8 +120,8 @@ static void leave(struct jup_socket *k)
     k->ws = NULL;
     session_connected(k->session, -1);
     if (k->link && bridge_link_queued(k->link)) {
-        bridge_link_resume(k->link);
-        phase(k, JUP_LEAVING, LINGER_MS);
+        bridge_link_pause(k->link);
+        phase(k, JUP_LEAVING, LEAVE_MS);
     } else {
         socket_free(k);
     }

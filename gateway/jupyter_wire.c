@@ -61,8 +61,9 @@ int jup_head_of(struct ck_slice header, struct jup_head *out, struct ck_err *err
     return malformed(err, "the header needs msg_id, msg_type and session, each a string of 1 to 255 bytes");
 }
 
-// Fills in what may be missing and checks what goes on to the kernel.
-static int check_parts(struct jup_in *m, struct ck_err *err)
+// Fills in what may be missing and checks what goes on to the kernel. is_json: the parts were cut out
+// of a text that is JSON as a whole.
+static int check_parts(struct jup_in *m, bool is_json, struct ck_err *err)
 {
     static const char *const names[] = {"header", "parent_header", "metadata", "content"};
     for (int i = 0; i < P_BUFFERS; i++) {
@@ -70,7 +71,7 @@ static int check_parts(struct jup_in *m, struct ck_err *err)
         if (s->n == 0 || ck_slice_is(*s, "null"))
             *s = ck_slice("{}", 2);
         size_t at;
-        if (!jup_json_is_object(*s) || !ck_json_valid(s->p, s->n, &at))
+        if (!jup_json_is_object(*s) || (!is_json && !ck_json_valid(s->p, s->n, &at)))
             return ck_fail(err, 400, "bad_message", "malformed Jupyter message: the %s is not a JSON object", names[i]);
         // Early, so that a refusal of the rest can be answered under the message's own id.
         if (i == P_HEADER && jup_head_of(*s, &m->head, err))
@@ -114,7 +115,7 @@ static int decode_v1(struct ck_slice f, struct jup_in *m, struct ck_err *err)
         from = to;
     }
     m->channel = channel.n ? jup_channel_of(channel) : JUP_SHELL;
-    return check_channel(m) ? 1 : check_parts(m, err);
+    return check_channel(m) ? 1 : check_parts(m, false, err);
 }
 
 // The JSON object of a legacy frame. Buffers named inside it are ignored: `[]`, `{}` or absent.
@@ -159,7 +160,7 @@ static int decode_json(struct ck_slice json, struct jup_in *m, struct ck_err *er
     if (m->nparts < P_BUFFERS)
         m->nparts = P_BUFFERS;
     m->channel = legacy_channel(channel);
-    return check_channel(m) ? 1 : check_parts(m, err);
+    return check_channel(m) ? 1 : check_parts(m, true, err);
 }
 
 static int decode_legacy_binary(struct ck_slice f, struct jup_in *m, struct ck_err *err)
