@@ -48,6 +48,7 @@ static const struct setting SETTINGS[] = {
     {"command-timeout-s", K_MS, AT(command_timeout_ms), 1, 24 * 3600, "N", "wall time of a command (30)"},
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
     {"jail-required", K_BOOL, AT(jail_required), 0, 1, "yes|no", "refuse to run when a step of the jail fails (no)"},
+    {"env-allow", K_TEXT, AT(env_allow), 0, 0, "A,B", "variables besides KERNEL_* that Jupyter clients may set (none)"},
     {"log-level", K_LOG_LEVEL, AT(log_level), 0, 0, "LEVEL", "debug, info, warn or error (info)"},
 };
 #define NSETTINGS (sizeof SETTINGS / sizeof SETTINGS[0])
