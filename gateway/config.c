@@ -371,6 +371,7 @@ void config_free(struct config *c)
     free(c->base_url);
     free(c->qemu);
     free(c->log_level);
+    free(c->env_allow);
     memset(c, 0, sizeof *c);
 }
 
