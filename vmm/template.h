@@ -24,6 +24,7 @@ struct ck_template {
     enum ck_vm_accel accel;
     unsigned memory_mb;
     uint64_t state_bytes;
+    uint32_t tsc_khz;         // of the host that built it; 0 = does not matter (KVM)
     int64_t created_us;       // wall clock
 };
 

@@ -1,0 +1,111 @@
+// Finding and checking guest images. Must never trust a folder whose image.json is missing: that
+// file is written last.
+#include "vmm/image.h"
+
+#include "common/ck_clean.h"
+#include "common/ck_fs.h"
+#include "common/ck_json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define IMAGE_JSON_MAX (256 * 1024)
+#define IMAGES_MAX 4096
+
+static int need_file(const char *dir, const char *name, uint64_t *bytes, struct ck_err *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (ck_path(path, sizeof path, err, "%s/%s", dir, name))
+        return -1;
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || st.st_size == 0 || access(path, R_OK))
+        return ck_fail(err, 500, "bad_image", "the guest image lacks a readable %s: run `cellkeep image build`", path);
+    if (bytes)
+        *bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int check_json(const char *path, struct ck_image *out, struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    struct ck_err inner = CK_ERR_INIT;
+    if (ck_read_file(path, IMAGE_JSON_MAX, &b, &inner))
+        return ck_fail(err, 500, "bad_image", "%s: run `cellkeep image build`", inner.text);
+    CK_CLEAN_JSON json_t *j = ck_json_parse_object(b.p, b.n, false, &inner);
+    if (!j)
+        return ck_fail(err, 500, "bad_image", "%s is damaged (%s): run `cellkeep image build`", path, inner.text);
+    const char *magic = ck_json_str(j, "magic", "", NULL);
+    int64_t version = ck_json_int(j, "version", 0, NULL);
+    if (strcmp(magic, "cellkeep-image") || version != 1)
+        return ck_fail(err, 500, "bad_image",
+                       "%s has magic \"%.32s\" version %lld, this cellkeep reads \"cellkeep-image\" version 1: run "
+                       "`cellkeep image build`",
+                       path, magic, (long long)version);
+    const char *hash = ck_json_str(j, "hash", "", NULL);
+    if (strcmp(hash, out->hash))
+        return ck_fail(err, 500, "bad_image", "%s names another image than its folder: run `cellkeep image build`", path);
+    return 0;
+}
+
+static bool hash_ok(const char *s)
+{
+    size_t n = strspn(s, "0123456789abcdef");
+    return n >= 8 && n < CK_HASH_MAX && !s[n];
+}
+
+int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err)
+{
+    *out = (struct ck_image){.root_bytes = 0};
+    char path[PATH_MAX];
+    if (!realpath(dir, out->dir))
+        return ck_fail_errno(err, errno, 500, "bad_image", "cannot open the guest image %s", dir);
+    const char *base = strrchr(out->dir, '/') + 1;
+    if (!hash_ok(base))
+        return ck_fail(err, 500, "bad_image", "%s is not a guest image: its name is no hash", out->dir);
+    snprintf(out->hash, sizeof out->hash, "%s", base);
+    struct stat st;
+    if (ck_path(path, sizeof path, err, "%s/image.json", out->dir))
+        return -1;
+    if (stat(path, &st))
+        return ck_fail_errno(err, errno, 500, "bad_image", "the guest image is not complete (%s), run `cellkeep image build`", path);
+    out->built_s = st.st_mtime;
+    if (check_json(path, out, err) || need_file(out->dir, "root.erofs", &out->root_bytes, err) ||
+        need_file(out->dir, "vmlinuz", NULL, err) || need_file(out->dir, "initrd", NULL, err))
+        return -1;
+    return 0;
+}
+
+int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *err)
+{
+    char path[PATH_MAX];
+    struct ck_err last = CK_ERR_INIT;
+    bool found = false;
+    if (ck_path(path, sizeof path, err, "%s/images", cache_dir))
+        return -1;
+    DIR *d = opendir(path);
+    struct dirent *e;
+    for (int i = 0; d && i < IMAGES_MAX && (e = readdir(d)); i++) {
+        struct ck_image one;
+        char dir[PATH_MAX];
+        if (!hash_ok(e->d_name) || ck_path(dir, sizeof dir, NULL, "%s/%s", path, e->d_name) ||
+            ck_image_load(dir, &one, &last))
+            continue;
+        if (!found || one.built_s > out->built_s)
+            *out = one;
+        found = true;
+    }
+    if (d)
+        closedir(d);
+    if (found)
+        return 0;
+    if (last.status) {
+        if (err)
+            *err = last;
+        return -1;
+    }
+    return ck_fail(err, 500, "no_image", "there is no guest image in %s: run `cellkeep image build`", path);
+}

@@ -1,0 +1,17 @@
+// Guest images (PROTOCOL.md section 5): CACHE/images/<hash>/{root.erofs,vmlinuz,initrd,image.json},
+// made by guest/image/build.sh. Small file reads; any thread.
+#pragma once
+#include "common/ck_error.h"
+#include "vmm/template.h"
+
+struct ck_image {
+    char dir[PATH_MAX]; // absolute
+    char hash[CK_HASH_MAX];
+    uint64_t root_bytes;
+    int64_t built_s; // wall clock, seconds
+};
+
+// Checks one folder: image.json is what it should be and its files are there. "bad_image" with what to do.
+int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err);
+// The image last built (or confirmed by `image build`) in cache_dir; "no_image" with what to do when there is none.
+int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *err);
