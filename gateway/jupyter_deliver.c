@@ -55,15 +55,6 @@ void jup_say_refused(struct jup_socket *k, enum jup_channel ch, const struct jup
 
 // --- kernel messages -----------------------------------------------------------------------------
 
-// The status `starting` of a fresh kernel has no parent. Clients of the old dialect index
-// parent_header["msg_id"] without looking, and jupyter-server does not send it to them either.
-static bool hidden(const struct jup_socket *k, const json_t *h, struct ck_slice content)
-{
-    return k->dialect == JUP_LEGACY && !strcmp(ck_json_str(h, "mt", "", NULL), "status") &&
-           !*ck_json_str(h, "pid", "", NULL) && content.n < 200 &&
-           memmem(content.p, content.n, "\"starting\"", 10) != NULL;
-}
-
 static void remember(struct jup_socket *k, const json_t *h, enum jup_channel ch, struct ck_slice parent)
 {
     const char *ks = ck_json_str(h, "ks", "", NULL);
@@ -98,22 +89,20 @@ static size_t deliver_message(struct jup_socket *k, const json_t *h, const struc
         buffers[i] = ck_frame_part(f, i + 5);
     m.buffers = buffers;
     remember(k, h, ch, m.part[1]);
+    if (!strcmp(ck_json_str(h, "mt", "", NULL), "status") && ck_slice_is(m.part[3], "{\"execution_state\":\"dead\"}"))
+        k->dead_said = true;
     say_gap(k);
-    return ch == JUP_CHANNEL_NONE || hidden(k, h, m.part[3]) ? 0 : send_out(k, &m);
+    return ch == JUP_CHANNEL_NONE ? 0 : send_out(k, &m);
 }
 
 // --- the session's own events --------------------------------------------------------------------
 
+// The bridge tells crashes and deaths in the kernel's name as well, as status messages; this ends
+// the socket, and says `dead` when the bridge could not.
 static void deliver_state(struct jup_socket *k, const json_t *h)
 {
-    const char *state = ck_json_str(h, "state", "", NULL), *reason = ck_json_str(h, "reason", "", NULL);
-    JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
-    if (!strcmp(state, "dead"))
+    if (!strcmp(ck_json_str(h, "state", "", NULL), "dead"))
         jup_socket_end(k);
-    // A restart that the client asked for is not announced: it knows, and would reconnect twice.
-    else if (!strcmp(state, "starting") && *reason && strcmp(reason, "restart") != 0 &&
-             !jup_synth_status(&s, k->kernel_session, ck_slice("", 0), "restarting"))
-        jup_say(k, &s);
 }
 
 static uint64_t number(const json_t *h, const char *key)
