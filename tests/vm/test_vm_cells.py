@@ -1,0 +1,162 @@
+"""Real cells in a real microVM: the data example, figures, artifacts, both doors, bad input."""
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.gateway import ROOT, TOKEN
+from harness.jupyter import Socket, stdout
+
+SALES = b"month,revenue\nJan,120\nFeb,150\nMar,90\nApr,180\n"
+
+
+def ok(cell):
+    assert cell["status"] == "ok" and cell["exit_code"] == 0, cell
+    return cell
+
+
+def test_one_and_one(api, shared):
+    c = ok(api.cell(shared, "1+1"))
+    assert c["result"]["text/plain"] == "2" and c["usage"]["wall_ms"] >= 0
+
+
+def test_variables_live_on(api, shared):
+    ok(api.cell(shared, "x = [1, 2, 3]"))
+    assert ok(api.cell(shared, "print(sum(x))"))["stdout"] == "6\n"
+
+
+def test_the_data_example(api, session):
+    api.put_file(session, "/home/user/sales.csv", SALES)
+    c = ok(api.cell(session, """
+import pandas as pd
+import matplotlib.pyplot as plt
+df = pd.read_csv("sales.csv")
+print(df["revenue"].sum())
+df.plot.bar(x="month", y="revenue")
+plt.savefig("chart.png")
+"""))
+    assert c["stdout"] == "540\n"
+    chart = [a for a in c["artifacts"] if a["name"] == "chart.png"]
+    assert len(chart) == 1 and chart[0]["path"] == "/home/user/chart.png" and chart[0]["mime"] == "image/png"
+    assert not [a for a in c["artifacts"] if a["name"] == "sales.csv"]  # uploaded, not made by the cell
+    data = api.get(chart[0]["url"]).body
+    assert data.startswith(b"\x89PNG") and len(data) == chart[0]["size"]
+    assert hashlib.sha256(data).hexdigest() == chart[0]["sha256"]
+    second = ok(api.cell(session, 'print(df["revenue"].max(), len(df))'))
+    assert second["stdout"] == "180 4\n" and second["artifacts"] == []
+
+
+def test_the_example_script_of_the_readme(gateway):
+    script = os.path.join(ROOT, "docs", "examples", "sales.py")
+    r = subprocess.run([sys.executable, script, "--url", "http://127.0.0.1:%d" % gateway.port, "--token", TOKEN],
+                       capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL,
+                       cwd=os.environ["CELLKEEP_TEST_TMP"])
+    assert r.returncode == 0 and "540" in r.stdout, (r.stdout, r.stderr)
+
+
+def test_inline_figures_need_no_magic(api, session):
+    c = ok(api.cell(session, "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.show()"))
+    assert base64.b64decode(c["displays"][0]["data"]["image/png"]).startswith(b"\x89PNG")
+    left_open = ok(api.cell(session, "fig, ax = plt.subplots()\nax.plot([3, 1])\nNone"))
+    assert base64.b64decode(left_open["displays"][0]["data"]["image/png"]).startswith(b"\x89PNG")
+    assert ok(api.cell(session, "1"))["displays"] == []
+
+
+def test_the_usual_libraries_are_there(api, session):
+    c = ok(api.cell(session, """
+import numpy, pandas, scipy, scipy.stats, matplotlib, seaborn, plotly, plotly.express, sklearn, sklearn.linear_model, openpyxl, PIL
+pandas.DataFrame({"a": [1]}).to_excel("t.xlsx")
+print(pandas.read_excel("t.xlsx")["a"][0])
+""", timeout=150))
+    assert c["stdout"] == "1\n" and [a["name"] for a in c["artifacts"]] == ["t.xlsx"]
+
+
+def test_an_error_keeps_its_traceback(api, shared):
+    c = api.cell(shared, "def f():\n    return 1 / 0\nprint('before')\nf()")
+    assert c["status"] == "error" and c["exit_code"] == 1 and c["stdout"] == "before\n"
+    assert c["error"]["ename"] == "ZeroDivisionError" and c["error"]["evalue"] == "division by zero"
+    assert "1 / 0" in "\n".join(c["error"]["traceback"])
+
+
+def test_stderr_and_stdout_are_apart(api, shared):
+    c = ok(api.cell(shared, "import sys\nprint('out')\nprint('err', file=sys.stderr)"))
+    assert c["stdout"] == "out\n" and c["stderr"] == "err\n"
+
+
+def test_output_below_python_is_seen_too(api, shared):
+    c = ok(api.cell(shared, "import os, subprocess\nos.write(1, b'raw\\n')\nsubprocess.run(['echo', 'child'])\nNone"))
+    assert "raw" in c["stdout"] and "child" in c["stdout"]
+
+
+def test_input_is_answered(api, shared):
+    assert ok(api.cell(shared, "print('hello', input('name? '))", stdin="Ada\n"))["stdout"].endswith("hello Ada\n")
+    assert api.cell(shared, "input()")["error"]["ename"] in ("StdinNotImplementedError", "EOFError")
+
+
+def test_both_doors_see_the_same_variables(gateway, api, shared):
+    sock = Socket(gateway, shared, TOKEN, timeout=60)
+    sock.execute("both = 'from jupyter'", timeout=60)
+    assert ok(api.cell(shared, "print(both)"))["stdout"] == "from jupyter\n"
+    ok(api.cell(shared, "both = 'from v1'"))
+    assert stdout(sock.execute("print(both)", timeout=60)) == "from v1\n"
+    sock.close()
+
+
+def test_artifacts_are_collected_without_being_named(api, session):
+    c = ok(api.cell(session, "import os\nos.makedirs('out/deep')\nopen('out/deep/a.csv', 'w').write('x')\nopen('b.json', 'w').write('{}')"))
+    assert sorted(a["path"] for a in c["artifacts"]) == ["/home/user/b.json", "/home/user/out/deep/a.csv"]
+    c = ok(api.cell(session, "open('b.json', 'w').write('[1, 2]')\nos.symlink('/etc/passwd', 'link')\nNone"))
+    assert [(a["name"], a["change"], a["size"]) for a in c["artifacts"]] == [("b.json", "changed", 6)]
+    assert ok(api.cell(session, "os.remove('b.json')"))["artifacts"] == []
+
+
+def test_ten_thousand_files(api, session):
+    c = ok(api.cell(session, "import os\nos.mkdir('many')\nfor i in range(10000): open(f'many/{i}', 'w').close()",
+                    timeout=280))
+    assert len(c["artifacts"]) == 200 and c.get("artifacts_total", c.get("artifact_count")) == 10000, sorted(c)
+    assert ok(api.cell(session, "print('next')"))["stdout"] == "next\n"
+
+
+def test_twenty_megabytes_of_code(api, session):
+    r = api.post("/v1/sessions/%s/cells" % session, {"code": "x = '" + "a" * (20 << 20) + "'\nlen(x)"}, timeout=280)
+    assert r.status in (200, 413), r
+    if r.status == 200:
+        assert r.json()["status"] == "ok" and r.json()["result"]["text/plain"] == str(20 << 20)
+    assert ok(api.cell(session, "print('next')"))["stdout"] == "next\n"
+
+
+def test_two_hundred_megabytes_of_output(api, session):
+    c = api.cell(session, "line = 'x' * 99999\nfor i in range(2000): print(line)\nprint('the end')", timeout=280)
+    assert c["status"] == "ok", {k: c[k] for k in c if k != "stdout"}
+    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 200_000_000 + 8
+    assert ok(api.cell(session, "print('next')"))["stdout"] == "next\n"
+
+
+def test_one_message_of_fifty_megabytes(api, session):
+    c = api.cell(session, "from IPython.display import display\ndisplay({'text/plain': 'h' * (50 << 20)}, raw=True)\nprint('after')",
+                 timeout=280)
+    assert c["status"] == "ok" and c["stdout"] == "after\n"
+    assert ok(api.cell(session, "print('next')"))["stdout"] == "next\n"
+
+
+def test_files_of_a_gigabyte_are_not_needed_to_see_ranges(api, shared):
+    ok(api.cell(shared, "with open('big.bin', 'wb') as f:\n    f.truncate(1 << 30)\n    f.seek(500_000_000); f.write(b'here')\nNone",
+                timeout=150))
+    r = api.get_file(shared, "/home/user/big.bin", headers={"Range": "bytes=500000000-500000003"})
+    assert r.status == 206 and r.body == b"here"
+    assert ok(api.cell(shared, "import os; os.remove('big.bin')"))
+
+
+def test_commands_run_in_the_guest(api, shared):
+    r = api.post("/v1/sessions/%s/commands" % shared, {"cmd": "id -un; pwd; echo err >&2; exit 3"}).json()
+    assert (r["exit_code"], r["stdout"], r["stderr"]) == (3, "user\n/home/user\n", "err\n"), r
+    r = api.post("/v1/sessions/%s/commands" % shared, {"cmd": "sleep 60", "timeout_s": 1}, timeout=60).json()
+    assert r["exit_code"] == 124 and r["timed_out"]
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/proc/1/environ", "/dev/vda", "/root"])
+def test_paths_that_are_not_served(api, shared, path):
+    assert api.get_file(shared, path).status in (403, 404)

@@ -1,0 +1,109 @@
+"""Truthful endings with a real kernel, and what the next cell then finds."""
+import threading
+import time
+
+from harness import procs
+from harness.gateway import wait_for
+
+
+def test_a_timeout_keeps_the_state_of_the_kernel(api, session):
+    api.cell(session, "kept = 42")
+    c = api.cell(session, "import time\nprint('begun')\ntime.sleep(600)", timeout_s=3)
+    assert c["status"] == "timeout" and c["exit_code"] == 124 and c["stdout"] == "begun\n", c
+    assert api.cell(session, "print(kept)")["stdout"] == "42\n"
+
+
+def test_a_busy_loop_is_timed_out_too(api, session):
+    c = api.cell(session, "while True: pass", timeout_s=2)
+    assert c["status"] == "timeout" and c["exit_code"] == 124
+    assert api.cell(session, "print('next')")["stdout"] == "next\n"
+
+
+def test_code_that_swallows_interrupts_is_killed(api, session):
+    c = api.cell(session, "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
+                 "while True:\n    try:\n        while True: time.sleep(1)\n    except BaseException: pass",
+                 timeout_s=2, timeout=150)
+    assert c["status"] == "timeout" and c["exit_code"] == 124, c
+    assert api.cell(session, "print('fresh')", timeout=150)["stdout"] == "fresh\n"
+
+
+def test_an_interrupt_is_interrupted(api, session):
+    api.cell(session, "kept = 1")
+    out = {}
+    t = threading.Thread(target=lambda: out.update(api.cell(session, "import time\ntime.sleep(600)")))
+    t.start()
+    wait_for("busy", 30, lambda: api.session(session)["state"] == "busy")
+    time.sleep(1)
+    assert api.post("/v1/sessions/%s/interrupt" % session).status == 200
+    t.join(60)
+    assert out["status"] == "interrupted" and out["exit_code"] == 130, out
+    assert api.cell(session, "print(kept)")["stdout"] == "1\n"
+
+
+def test_os_exit_is_kernel_died(api, session):
+    c = api.cell(session, "import os\nprint('last words', flush=True)\nos._exit(1)")
+    assert c["status"] == "kernel_died" and c["exit_code"] == 1, c
+    after = api.cell(session, "print('fresh')", timeout=150)
+    assert after["status"] == "ok" and after["stdout"] == "fresh\n"
+
+
+def test_a_segfault_is_kernel_died(api, session):
+    c = api.cell(session, "import ctypes\nctypes.string_at(0)")
+    assert c["status"] == "kernel_died" and c["exit_code"] in (139, 137, 1), c
+    assert api.cell(session, "print('fresh')", timeout=150)["stdout"] == "fresh\n"
+
+
+def test_files_survive_the_kernel(api, session):
+    api.cell(session, "open('kept.txt', 'w').write('on disk')")
+    api.cell(session, "import os\nos._exit(3)")
+    assert api.cell(session, "print(open('kept.txt').read())", timeout=150)["stdout"] == "on disk\n"
+
+
+def test_out_of_memory_is_oom(api, session):
+    c = api.cell(session, "x = []\nwhile True: x.append(bytearray(10_000_000))", timeout=280)
+    assert c["status"] in ("oom", "error"), c
+    if c["status"] == "oom":
+        assert c["exit_code"] == 137 and c["usage"]["peak_memory_bytes"] > 50_000_000
+    else:
+        assert c["error"]["ename"] == "MemoryError"
+    assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
+
+
+def test_a_fork_bomb_does_not_stop_the_agent(api, session):
+    api.cell(session, "import os\nwhile True:\n    os.fork()", timeout_s=5, timeout=200)
+    r = api.get_file(session, "/home/user")
+    assert r.status == 200, r
+    assert api.post("/v1/sessions/%s/restart" % session, timeout=150).status == 200
+    assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
+
+
+def test_a_killed_qemu_is_vm_died(gateway, api):
+    sid = api.create()
+    out = {}
+    t = threading.Thread(target=lambda: out.update(api.cell(sid, "import time\nprint('begun', flush=True)\ntime.sleep(600)")))
+    t.start()
+    wait_for("busy", 30, lambda: api.session(sid)["state"] == "busy")
+    time.sleep(2)
+    qemu = gateway.qemu_pid(sid)
+    procs.kill(qemu, procs.start_of(qemu))
+    t.join(30)
+    assert out["status"] == "vm_died" and out["exit_code"] == 137, out
+    r = api.post("/v1/sessions/%s/cells" % sid, {"code": "1"})
+    assert r.status == 410 and "create" in r.json()["message"].lower(), r
+    assert api.delete("/v1/sessions/" + sid).status == 204
+
+
+def test_a_guest_that_powers_off_is_vm_died(api):
+    sid = api.create()
+    r = api.post("/v1/sessions/%s/commands" % sid, {"cmd": "id -u"}).json()
+    assert r["stdout"] == "1000\n"  # not root: it cannot power off, so QEMU must still be there
+    api.post("/v1/sessions/%s/commands" % sid, {"cmd": "echo o > /proc/sysrq-trigger; reboot -f; kill -9 1"})
+    assert api.cell(sid, "print('alive')")["stdout"] == "alive\n"
+    api.delete("/v1/sessions/" + sid)
+
+
+def test_a_restart_is_a_fresh_kernel(api, session):
+    api.cell(session, "gone = 1")
+    assert api.post("/v1/sessions/%s/restart" % session, timeout=150).status == 200
+    c = api.cell(session, "gone")
+    assert c["status"] == "error" and c["error"]["ename"] == "NameError" and c["execution_count"] == 1
