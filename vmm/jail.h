@@ -47,6 +47,7 @@ struct ck_jail_opts {
     const char *session_dir;  // read-write in the view; given to uid when root
     const char *template_dir; // read-only in the view
     const char *image_dir;    // read-only in the view
+    const char *extra_dir;    // read-only in the view, e.g. the folder of a QEMU outside /usr; may be NULL
     bool kvm;                 // /dev/kvm is needed
     uid_t uid;                // root only; 0 = ck_jail_session_ids of id
     gid_t gid;

@@ -62,3 +62,8 @@ typedef void (*ck_progress_fn)(int percent, const char *text, void *user);
 
 int ck_template_ensure(const struct ck_template_opts *opts, ck_progress_fn progress, void *user,
                        struct ck_template *out, struct ck_accel_choice *choice, struct ck_err *err);
+
+// As ck_template_ensure, but builds nothing: 1 = there is no good template yet (err says why when
+// there is a bad one; *choice is filled). May boot the guest for the proof of KVM.
+int ck_template_find(const struct ck_template_opts *opts, ck_progress_fn progress, void *user, struct ck_template *out,
+                     struct ck_accel_choice *choice, struct ck_err *err);

@@ -283,6 +283,15 @@ static int prepare(struct job *j, struct ck_accel_choice *choice, struct ck_err 
     return describe(j, choice, err);
 }
 
+static int find(struct job *j, struct ck_template *out, struct ck_accel_choice *choice, struct ck_err *err)
+{
+    if (prepare(j, choice, err))
+        return -1;
+    if (access(j->t.dir, F_OK))
+        return 1;
+    return ck_template_load(j->t.dir, j->image.dir, out, err) || existing(j, out) ? 1 : 0;
+}
+
 static int ensure(struct job *j, struct ck_template *out, struct ck_accel_choice *choice, struct ck_err *err)
 {
     CK_CLEAN_FD int lock_fd = -1;
@@ -300,8 +309,10 @@ static int ensure(struct job *j, struct ck_template *out, struct ck_accel_choice
     return ck_template_load(j->t.dir, j->image.dir, out, err);
 }
 
-int ck_template_ensure(const struct ck_template_opts *opts, ck_progress_fn progress, void *user, struct ck_template *out,
-                       struct ck_accel_choice *choice, struct ck_err *err)
+typedef int job_fn(struct job *j, struct ck_template *out, struct ck_accel_choice *choice, struct ck_err *err);
+
+static int with_signals_held(job_fn *fn, const struct ck_template_opts *opts, ck_progress_fn progress, void *user,
+                             struct ck_template *out, struct ck_accel_choice *choice, struct ck_err *err)
 {
     CK_CLEAN_FREE struct job *j = calloc(1, sizeof *j);
     if (!j)
@@ -309,12 +320,25 @@ int ck_template_ensure(const struct ck_template_opts *opts, ck_progress_fn progr
     j->o = opts;
     j->progress = progress;
     j->user = user;
+    *choice = (struct ck_accel_choice){CK_ACCEL_TCG, ""};
     sigset_t set, old;
     stop_set(&set);
     sigprocmask(SIG_BLOCK, &set, &old);
-    int rc = ensure(j, out, choice, err);
+    int rc = fn(j, out, choice, err);
     if (rc && err && !strcmp(err->reason, "interrupted"))
         interrupted(0); // a second Ctrl-C must not kill us while we report the first
     sigprocmask(SIG_SETMASK, &old, NULL);
     return rc;
+}
+
+int ck_template_ensure(const struct ck_template_opts *opts, ck_progress_fn progress, void *user, struct ck_template *out,
+                       struct ck_accel_choice *choice, struct ck_err *err)
+{
+    return with_signals_held(ensure, opts, progress, user, out, choice, err);
+}
+
+int ck_template_find(const struct ck_template_opts *opts, ck_progress_fn progress, void *user, struct ck_template *out,
+                     struct ck_accel_choice *choice, struct ck_err *err)
+{
+    return with_signals_held(find, opts, progress, user, out, choice, err);
 }
