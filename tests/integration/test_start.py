@@ -108,8 +108,8 @@ def test_a_damaged_template_is_refused_or_rebuilt(fake, damage):
 
 def test_an_unreadable_image_is_refused(fake):
     f = copy_of(fake)
-    image = os.path.dirname(os.path.dirname(f.qemu))
-    os.remove(os.path.join(image, "root.erofs"))
+    images = os.path.join(f.cache, "images")
+    os.remove(os.path.join(images, os.listdir(images)[0], "root.erofs"))
     said = fails(*f.options())
     assert "image" in said
     shutil.rmtree(f.cache)
