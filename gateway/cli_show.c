@@ -35,7 +35,8 @@ static void show_stream(const json_t *content, FILE *out, FILE *err_out)
 {
     const json_t *text = json_object_get(content, "text");
     FILE *to = strcmp(ck_json_str(content, "name", "stdout", NULL), "stderr") ? out : err_out;
-    fwrite(json_string_value(text), 1, json_string_length(text), to); // may hold NUL
+    if (json_string_length(text))
+        fwrite(json_string_value(text), 1, json_string_length(text), to); // may hold NUL
     fflush(to);
 }
 

@@ -17,7 +17,6 @@ static const char *const stream_names[] = {"stdout", "stderr"};
 struct v1_command {
     struct http_req *r;
     struct bridge_link *link;
-    char session[CK_UUID_MAX];
     int64_t rid;
     bool sse, streaming;
     struct v1_text text[2];
@@ -63,34 +62,19 @@ static void on_output(struct v1_command *c, int which, struct ck_slice piece, bo
     ck_buf_free(&b);
 }
 
-static void add_urls(const struct v1_command *c, json_t *artifacts)
-{
-    size_t i;
-    json_t *a;
-    json_array_foreach (artifacts, i, a) {
-        const char *path = ck_json_str(a, "path", NULL, NULL);
-        struct ck_buf b = CK_BUF_INIT;
-        if (path && !json_object_get(a, "url") &&
-            !ck_buf_printf(&b, "%s/v1/sessions/%s/files/", http_base_url(c->r), c->session) &&
-            !v1_path_to_url(path, &b) && !ck_buf_add(&b, "", 1))
-            json_object_set_new(a, "url", json_string((const char *)b.p));
-        ck_buf_free(&b);
-    }
-}
-
 // Appends the finished command: the bridge's exit record with what was kept of the output.
 static int finished_json(const struct v1_command *c, const json_t *h, struct ck_buf *out)
 {
-    json_t *o = json_copy(json_object_get(h, "exit"));
-    json_t *artifacts = json_deep_copy(json_object_get(h, "artifacts"));
-    if (!o)
-        o = json_object();
-    if (!artifacts)
-        artifacts = json_array();
-    add_urls(c, artifacts);
-    json_object_set_new(o, "artifacts", artifacts);
-    json_object_set_new(o, "truncated", json_pack("{s:I,s:I}", "stdout_bytes", (json_int_t)c->text[OUT].dropped,
-                                                  "stderr_bytes", (json_int_t)c->text[ERR].dropped));
+    json_t *o = json_object_get(h, "exit") ? json_copy(json_object_get(h, "exit")) : json_object();
+    json_t *artifacts = json_object_get(h, "artifacts"), *total = json_object_get(h, "artifacts_total");
+    int64_t limit_bytes = ck_json_int(o, "truncated_bytes", 0, NULL);
+    json_object_del(o, "truncated_bytes");
+    json_object_set_new(o, "artifacts", artifacts ? json_incref(artifacts) : json_array());
+    if (total)
+        json_object_set(o, "artifacts_total", total);
+    json_object_set_new(o, "truncated", json_pack("{s:I,s:I,s:I}", "stdout_bytes", (json_int_t)c->text[OUT].dropped,
+                                                  "stderr_bytes", (json_int_t)c->text[ERR].dropped, "limit_bytes",
+                                                  (json_int_t)limit_bytes));
     int rc = ck_json_dump(o, out);
     json_decref(o);
     out->n -= !rc;
@@ -172,9 +156,10 @@ static void begin_streaming(struct v1_command *c)
     http_on_drain(c->r, on_drain);
 }
 
-static json_t *command_op(const struct v1_command_body *b)
+static json_t *command_op(const struct http_req *r, const struct v1_command_body *b)
 {
-    json_t *op = json_pack("{s:s,s:s,s:I}", "op", "command", "cwd", b->cwd, "timeout_ms", (json_int_t)b->timeout_ms);
+    json_t *op = json_pack("{s:s,s:s,s:I,s:s}", "op", "command", "cwd", b->cwd, "timeout_ms",
+                           (json_int_t)b->timeout_ms, "url_prefix", http_base_url(r));
     if (b->cmd)
         json_object_set_new(op, "cmd", json_string(b->cmd));
     else
@@ -198,11 +183,10 @@ static void start(struct http_req *r, struct session *s, const struct v1_command
     }
     c->r = r;
     c->sse = v1_wants_sse(r);
-    memcpy(c->session, s->id, sizeof c->session);
     v1_text_init(&c->text[OUT], KEEP_MAX);
     v1_text_init(&c->text[ERR], KEEP_MAX);
     struct ck_slice in = {(const uint8_t *)b->stdin_text, b->stdin_n};
-    if (bridge_link_op(c->link, command_op(b), &in, b->stdin_n ? 1 : 0, &c->rid) < 0) {
+    if (bridge_link_op(c->link, command_op(r, b), &in, b->stdin_n ? 1 : 0, &c->rid) < 0) {
         ck_fail(err, 413, "too_large", "command, folder and environment together are over 256 KiB");
         command_fail(c, err);
         return;

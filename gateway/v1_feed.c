@@ -25,7 +25,7 @@ struct v1_feed {
     struct bridge_link *link;
     bool websocket, streaming;
     int64_t attach_rid;
-    char url_prefix[512];
+    const char *url_prefix; // the gateway's base URL; lives as long as the gateway
     struct pending pending[FEED_PENDING_MAX];
 };
 
@@ -249,7 +249,7 @@ static void feed_start(struct http_req *r, bool websocket)
     fd->r = r;
     fd->websocket = websocket;
     fd->s = session_ref(s);
-    snprintf(fd->url_prefix, sizeof fd->url_prefix, "%s/v1/sessions/%s/files", http_base_url(r), s->id);
+    fd->url_prefix = http_gateway(r)->config->base_url;
     fd->link = bridge_link_open(http_gateway(r)->loop, s->socket, &link_events, fd, &err);
     if (!fd->link) {
         http_reply_err(r, &err);

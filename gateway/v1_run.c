@@ -230,8 +230,6 @@ static void on_gone(struct http_req *r, void *user)
 static void run_start(struct v1_run *run)
 {
     struct ck_err err = CK_ERR_INIT;
-    char prefix[512];
-    snprintf(prefix, sizeof prefix, "%s/v1/sessions/%s/files", http_base_url(run->r), run->s->id);
     run->link = bridge_link_open(run->gw->loop, run->s->socket, &link_events, run, &err);
     if (!run->link) {
         run_fail(run, &err);
@@ -239,7 +237,7 @@ static void run_start(struct v1_run *run)
     }
     json_t *op = json_pack("{s:s,s:s,s:I,s:b,s:b,s:s}", "op", "execute", "cell", run->cell, "timeout_ms",
                            (json_int_t)run->body.timeout_ms, "silent", run->body.silent, "allow_stdin",
-                           run->body.stdin_mode != V1_STDIN_NONE, "url_prefix", prefix);
+                           run->body.stdin_mode != V1_STDIN_NONE, "url_prefix", http_base_url(run->r));
     struct ck_slice code = {(const uint8_t *)run->body.code, run->body.code_n};
     if (bridge_link_op(run->link, op, &code, 1, &run->execute_rid) < 0) {
         ck_fail(&err, 503, "no_memory", "the code could not be sent to the session: try again");
