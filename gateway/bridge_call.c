@@ -76,6 +76,7 @@ struct bridge_call *bridge_call(uv_loop_t *loop, const char *socket_path, json_t
     c->user = user;
     uv_timer_init(loop, &c->timer);
     c->timer.data = c;
+    c->rid = json_integer_value(json_object_get(op, "rid")); // the caller's, or else a fresh one
     c->link = bridge_link_open(loop, socket_path, &ev, c, &c->start_error);
     if (!c->link)
         json_decref(op);

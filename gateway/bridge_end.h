@@ -1,0 +1,12 @@
+// Ending a bridge for good: its process, its VM, its folder. Loop thread only.
+#pragma once
+#include "common/ck_proc.h"
+
+#include <uv.h>
+
+// Asks the bridge to shut down (when graceful), waits for its process, kills it when it does not go
+// (its QEMU dies with it), then removes the folder. proc.pid 0 = there is no process. done is called
+// from the loop, never from inside the call, when nothing is left or nothing more can be done.
+// All strings are copied.
+void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, bool graceful,
+                void (*done)(void *user), void *user);

@@ -1,0 +1,493 @@
+// One launch as a chain: prepare folder, log and configuration (thread pool) -> uv_spawn -> the line
+// on fd 4 -> done. A launch that fails ends its process and removes its folder before done is called.
+// Children are followed only to be reaped; that a bridge died is learned from its socket.
+#include "gateway/launcher.h"
+
+#include "common/ck_clean.h"
+#include "common/ck_fs.h"
+#include "common/ck_json.h"
+#include "common/ck_log.h"
+#include "gateway/bridge_end.h"
+#include "gateway/launcher_uid.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READY_MS 90000
+#define LINE_MAX_BYTES 4096
+#define UID_TRIES 16
+
+struct child { // one process of ours, until it is reaped
+    uv_process_t process;
+    struct launcher *launcher;
+    struct launch *launch; // while it is starting
+    struct child *next, *prev;
+};
+
+struct launch {
+    uv_work_t work;
+    uv_pipe_t status;
+    uv_timer_t timer;
+    int open_handles;
+    struct launcher *l;
+    struct bridge_proc *p;
+    struct child *child;
+    launch_done done;
+    void *user;
+    int tries;
+    bool finished;
+    int fd_config, fd_log, fd_status_read, fd_status_write;
+    struct ck_err err;
+    size_t line_n;
+    char line[LINE_MAX_BYTES];
+    struct launch *next, *prev;
+};
+
+struct launcher {
+    uv_loop_t *loop;
+    char *exe, *sessions_dir, *template_dir, *image_dir, *accelerator;
+    int memory_mb, ram_fd;
+    const struct config *config;
+    struct uid_pool *uids; // NULL when not root
+    struct child *children;
+    struct launch *launches;
+    size_t nstarting;
+    bool closing;
+};
+
+int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct launcher **out, struct ck_err *err)
+{
+    struct launcher *l = calloc(1, sizeof *l);
+    if (!l) {
+        close(opt->ram_fd);
+        return ck_fail(err, 500, "no_memory", "out of memory");
+    }
+    l->loop = loop;
+    l->exe = strdup(opt->exe);
+    l->sessions_dir = strdup(opt->sessions_dir);
+    l->template_dir = strdup(opt->template_dir);
+    l->image_dir = strdup(opt->image_dir);
+    l->accelerator = strdup(opt->accelerator);
+    l->memory_mb = opt->memory_mb;
+    l->ram_fd = opt->ram_fd;
+    l->config = opt->config;
+    l->uids = geteuid() ? NULL : uid_pool_new(opt->config->uid_base);
+    if (!l->exe || !l->sessions_dir || !l->template_dir || !l->image_dir || !l->accelerator || (!geteuid() && !l->uids)) {
+        launcher_free(l);
+        return ck_fail(err, 500, "no_memory", "out of memory");
+    }
+    *out = l;
+    return 0;
+}
+
+void launcher_free(struct launcher *l)
+{
+    if (!l)
+        return;
+    free(l->exe);
+    free(l->sessions_dir);
+    free(l->template_dir);
+    free(l->image_dir);
+    free(l->accelerator);
+    uid_pool_free(l->uids);
+    close(l->ram_fd);
+    free(l);
+}
+
+size_t launcher_starting(const struct launcher *l)
+{
+    return l->nstarting;
+}
+
+// --- bridge_proc ---------------------------------------------------------------------------------------
+
+static struct bridge_proc *proc_new(struct launcher *l, const char *id)
+{
+    struct bridge_proc *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->launcher = l;
+    p->slot = -1;
+    snprintf(p->id, sizeof p->id, "%s", id);
+    if (ck_path(p->dir, sizeof p->dir, NULL, "%s/%s", l->sessions_dir, id) ||
+        ck_path(p->socket, sizeof p->socket, NULL, "%s/%s/bridge.sock", l->sessions_dir, id)) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void bridge_proc_free(struct bridge_proc *p)
+{
+    if (!p)
+        return;
+    if (p->launcher->uids)
+        uid_pool_release(p->launcher->uids, p->slot);
+    free(p);
+}
+
+int launcher_adopt(struct launcher *l, const char *id, struct ck_proc_id proc, uid_t dir_uid, struct bridge_proc **out)
+{
+    struct bridge_proc *p = proc_new(l, id);
+    if (!p)
+        return -1;
+    p->proc = proc;
+    int slot = l->uids ? uid_pool_slot(l->uids, dir_uid) : -1;
+    if (slot >= 0 && uid_pool_mark(l->uids, slot))
+        p->slot = slot;
+    *out = p;
+    return 0;
+}
+
+// --- the end of a launch -------------------------------------------------------------------------------
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void free_launch(struct launch *x)
+{
+    close_fd(&x->fd_config);
+    close_fd(&x->fd_log);
+    close_fd(&x->fd_status_read);
+    close_fd(&x->fd_status_write);
+    if (x->prev)
+        x->prev->next = x->next;
+    else
+        x->l->launches = x->next;
+    if (x->next)
+        x->next->prev = x->prev;
+    x->l->nstarting--;
+    free(x);
+}
+
+static void tell(struct launch *x)
+{
+    struct bridge_proc *p = x->p;
+    launch_done done = x->done;
+    void *user = x->user;
+    struct ck_err err = x->err;
+    if (err.status) {
+        bridge_proc_free(p);
+        p = NULL;
+    }
+    free_launch(x);
+    done(user, p, err.status ? &err : NULL);
+}
+
+static void on_ended(void *user)
+{
+    tell(user);
+}
+
+// The last words of a bridge that failed to start, for the log.
+static void log_last_words(const struct launch *x)
+{
+    char path[PATH_MAX + 16], text[401] = "";
+    snprintf(path, sizeof path, "%s/bridge.log", x->p->dir);
+    CK_CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    ssize_t n = size > 0 ? pread(fd, text, sizeof text - 1, size > 400 ? size - 400 : 0) : 0;
+    text[n > 0 ? n : 0] = 0;
+    ck_log(CK_LOG_WARN, "launcher", "bridge_failed id=%s error=\"%s\" log=\"%s\"", x->p->id, x->err.text, text);
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+    struct launch *x = h->data;
+    if (--x->open_handles)
+        return;
+    if (!x->err.status) {
+        tell(x);
+        return;
+    }
+    log_last_words(x);
+    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, false, on_ended, x);
+}
+
+static void finish(struct launch *x)
+{
+    if (x->finished)
+        return;
+    x->finished = true;
+    if (x->child)
+        x->child->launch = NULL;
+    x->child = NULL;
+    uv_close((uv_handle_t *)&x->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&x->status, on_handle_closed);
+}
+
+// --- the status line -----------------------------------------------------------------------------------
+
+static void take_line(struct launch *x)
+{
+    CK_CLEAN_JSON json_t *j = NULL;
+    x->line[strcspn(x->line, "\n")] = 0;
+    if (!strcmp(x->line, "ready")) {
+        finish(x);
+        return;
+    }
+    if (!strncmp(x->line, "failed ", 7))
+        j = ck_json_parse_object(x->line + 7, strlen(x->line + 7), false, NULL);
+    ck_fail(&x->err, 500, "session_failed", "a session could not be started: %s",
+            ck_json_str(j, "message", ck_json_str(j, "text", "its process said nothing that is understood", NULL), NULL));
+    finish(x);
+}
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *out)
+{
+    struct launch *x = h->data;
+    (void)suggested;
+    *out = uv_buf_init(x->line + x->line_n, (unsigned)(sizeof x->line - 1 - x->line_n));
+}
+
+static void on_status(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
+{
+    struct launch *x = s->data;
+    (void)buf;
+    if (x->finished)
+        return;
+    if (n > 0)
+        x->line_n += (size_t)n;
+    x->line[x->line_n] = 0;
+    if (n < 0 && !x->line_n) {
+        ck_fail(&x->err, 500, "session_failed", "a session could not be started: its process ended early");
+        finish(x);
+    } else if (n < 0 || strchr(x->line, '\n') || x->line_n == sizeof x->line - 1) {
+        take_line(x);
+    }
+}
+
+static void on_timeout(uv_timer_t *t)
+{
+    struct launch *x = t->data;
+    ck_fail(&x->err, 504, "session_failed", "a session could not be started within %d s", READY_MS / 1000);
+    finish(x);
+}
+
+// --- the process ---------------------------------------------------------------------------------------
+
+static void on_child_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static void on_child_exit(uv_process_t *process, int64_t status, int term_signal)
+{
+    struct child *c = process->data;
+    struct launcher *l = c->launcher;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        l->children = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    if (c->launch) {
+        ck_log(CK_LOG_WARN, "launcher", "bridge_exited id=%s code=%lld signal=%d", c->launch->p->id, (long long)status, term_signal);
+        c->launch->child = NULL; // the closed status pipe tells the rest
+    }
+    uv_close((uv_handle_t *)process, on_child_closed);
+}
+
+static int spawn(struct launch *x)
+{
+    struct launcher *l = x->l;
+    char *argv[] = {l->exe, (char *)(uintptr_t) "bridge", NULL}, *env[] = {NULL};
+    uv_stdio_container_t io[5];
+    const int fds[5] = {x->fd_config, x->fd_log, x->fd_log, l->ram_fd, x->fd_status_write};
+    for (int i = 0; i < 5; i++)
+        io[i] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = fds[i]};
+    uv_process_options_t o = {.exit_cb = on_child_exit, .file = l->exe, .args = argv, .env = env, .cwd = "/",
+                              .flags = UV_PROCESS_DETACHED, .stdio_count = 5, .stdio = io};
+    struct child *c = calloc(1, sizeof *c);
+    if (!c)
+        return ck_fail(&x->err, 503, "no_memory", "out of memory");
+    ck_proc_cloexec_from(3, NULL, 0); // whatever a library opened without the flag
+    int rc = uv_spawn(l->loop, &c->process, &o);
+    c->process.data = c;
+    if (rc) {
+        uv_close((uv_handle_t *)&c->process, on_child_closed);
+        return ck_fail(&x->err, 500, "session_failed", "a session's process cannot be started: %s", uv_strerror(rc));
+    }
+    uv_unref((uv_handle_t *)&c->process); // it may outlive us
+    c->launcher = l;
+    c->launch = x;
+    c->next = l->children;
+    if (c->next)
+        c->next->prev = c;
+    l->children = c;
+    x->child = c;
+    ck_proc_identify(c->process.pid, &x->p->proc);
+    return 0;
+}
+
+static void fail_early(struct launch *x)
+{
+    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, false, on_ended, x);
+}
+
+static void start_process(struct launch *x)
+{
+    if (spawn(x)) {
+        fail_early(x);
+        return;
+    }
+    close_fd(&x->fd_config);
+    close_fd(&x->fd_log);
+    close_fd(&x->fd_status_write);
+    uv_timer_init(x->l->loop, &x->timer);
+    uv_pipe_init(x->l->loop, &x->status, 0);
+    x->timer.data = x->status.data = x;
+    x->open_handles = 2;
+    uv_timer_start(&x->timer, on_timeout, READY_MS, 0);
+    if (uv_pipe_open(&x->status, x->fd_status_read)) {
+        ck_fail(&x->err, 500, "session_failed", "the pipe to a new session cannot be used");
+        finish(x);
+        return;
+    }
+    x->fd_status_read = -1; // the handle's now
+    uv_read_start((uv_stream_t *)&x->status, on_alloc, on_status);
+}
+
+// --- preparing (thread pool) ---------------------------------------------------------------------------
+
+// Steps without which no session starts when the operator asked for the full jail.
+static json_t *required_steps(const struct launcher *l)
+{
+    json_t *list = json_array();
+    static const char *const steps[] = {"descriptors", "environment", "rlimits", "net_ns", "mount_ns", "capabilities", "no_new_privs"};
+    if (!l->config->jail_required)
+        return list;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        json_array_append_new(list, json_string(steps[i]));
+    if (l->uids)
+        json_array_append_new(list, json_string("uid"));
+    return list;
+}
+
+static json_t *bridge_config(const struct launch *x)
+{
+    const struct launcher *l = x->l;
+    uid_t uid = l->uids ? uid_pool_uid(l->uids, x->p->slot) : 0;
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:{s:I,s:I}}", "id", x->p->id, "dir", x->p->dir,
+                     "template_dir", l->template_dir, "image_dir", l->image_dir, "accelerator", l->accelerator,
+                     "memory_mb", l->memory_mb, "uid", (json_int_t)uid, "gid", (json_int_t)uid, "qemu",
+                     l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", 1, "limits",
+                     "cell_ms", (json_int_t)l->config->cell_timeout_ms, "command_ms", (json_int_t)l->config->command_timeout_ms);
+}
+
+// The whole configuration lies in the pipe before the process exists: it fits (a pipe holds 64 KiB).
+static int write_config(struct launch *x)
+{
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    CK_CLEAN_JSON json_t *j = bridge_config(x);
+    int fds[2];
+    if (!j || ck_json_dump(j, &text) || text.n > 60 * 1024)
+        return ck_fail(&x->err, 500, "session_failed", "the configuration of a session is too large");
+    if (pipe2(fds, O_CLOEXEC))
+        return ck_fail_errno(&x->err, errno, 503, "no_descriptors", "a session cannot be started");
+    x->fd_config = fds[0];
+    int rc = ck_write_all(fds[1], text.p, text.n);
+    close(fds[1]);
+    return rc ? ck_fail_errno(&x->err, errno, 500, "session_failed", "a session cannot be configured") : 0;
+}
+
+static void do_prepare(uv_work_t *w)
+{
+    struct launch *x = w->data;
+    char path[PATH_MAX + 16];
+    int fds[2];
+    if (x->l->uids && !uid_is_idle(uid_pool_uid(x->l->uids, x->p->slot))) {
+        ck_fail(&x->err, 503, "uid_in_use", "uid %u is in use", (unsigned)uid_pool_uid(x->l->uids, x->p->slot));
+        return;
+    }
+    if (mkdir(x->p->dir, 0700)) {
+        ck_fail_errno(&x->err, errno, 507, "session_failed", "a session's folder cannot be made in %s", x->l->sessions_dir);
+        return;
+    }
+    snprintf(path, sizeof path, "%s/bridge.log", x->p->dir);
+    x->fd_log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (x->fd_log < 0 || pipe2(fds, O_CLOEXEC)) {
+        ck_fail_errno(&x->err, errno, 503, "session_failed", "a session cannot be started");
+        return;
+    }
+    x->fd_status_read = fds[0];
+    x->fd_status_write = fds[1];
+    write_config(x);
+}
+
+static void prepare(struct launch *x);
+
+static void on_prepared(uv_work_t *w, int status)
+{
+    struct launch *x = w->data;
+    (void)status;
+    if (!strcmp(x->err.reason, "uid_in_use") && ++x->tries < UID_TRIES) {
+        ck_log(CK_LOG_WARN, "launcher", "uid_skipped %s", x->err.text); // its slot stays marked: not ours
+        x->err = (struct ck_err)CK_ERR_INIT;
+        x->p->slot = uid_pool_take(x->l->uids);
+        prepare(x);
+        return;
+    }
+    if (!x->err.status && x->l->closing)
+        ck_fail(&x->err, 503, "draining", "the gateway is shutting down");
+    if (x->err.status)
+        fail_early(x);
+    else
+        start_process(x);
+}
+
+static void prepare(struct launch *x)
+{
+    if (x->l->uids && x->p->slot < 0) {
+        ck_fail(&x->err, 503, "no_uid", "no free uid is left for another session; see --uid-base");
+        fail_early(x);
+        return;
+    }
+    x->work.data = x;
+    uv_queue_work(x->l->loop, &x->work, do_prepare, on_prepared);
+}
+
+void launcher_start(struct launcher *l, launch_done done, void *user)
+{
+    char id[CK_UUID_MAX];
+    struct launch *x = calloc(1, sizeof *x);
+    ck_uuid4(id);
+    if (!x || !(x->p = proc_new(l, id)))
+        abort(); // the length of the state folder's path is checked at start
+    x->l = l;
+    x->done = done;
+    x->user = user;
+    x->fd_config = x->fd_log = x->fd_status_read = x->fd_status_write = -1;
+    x->next = l->launches;
+    if (x->next)
+        x->next->prev = x;
+    l->launches = x;
+    l->nstarting++;
+    if (l->uids)
+        x->p->slot = uid_pool_take(l->uids);
+    prepare(x);
+}
+
+void launcher_close(struct launcher *l)
+{
+    struct child *next;
+    l->closing = true;
+    for (struct launch *x = l->launches; x; x = x->next) {
+        if (!x->child || x->finished)
+            continue;
+        ck_fail(&x->err, 503, "draining", "the gateway is shutting down");
+        finish(x);
+    }
+    for (struct child *c = l->children; c; c = next) {
+        next = c->next;
+        uv_close((uv_handle_t *)&c->process, on_child_closed);
+    }
+    l->children = NULL;
+}

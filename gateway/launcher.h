@@ -1,0 +1,51 @@
+// Starting bridge processes: `cellkeep bridge`, detached, with nothing inherited but five descriptors
+// and no environment. Loop thread only; what may block (folders, logs) is done on the thread pool.
+#pragma once
+#include "common/ck_crypto.h"
+#include "common/ck_error.h"
+#include "common/ck_proc.h"
+#include "gateway/config.h"
+
+#include <limits.h>
+#include <uv.h>
+
+struct launcher;
+
+struct launcher_options { // strings are copied
+    const char *exe;          // of cellkeep
+    const char *sessions_dir; // STATE/sessions
+    const char *template_dir;
+    const char *image_dir;
+    const char *accelerator;
+    int memory_mb;
+    int ram_fd;               // the template's RAM, sealed; taken over
+    const struct config *config; // borrowed
+};
+
+// A bridge that runs, whoever started it. Owned by whoever got it: bridge_proc_free() when its
+// process and folder are gone, so that its uid can be used again.
+struct bridge_proc {
+    struct launcher *launcher;
+    char id[CK_UUID_MAX];
+    char dir[PATH_MAX];
+    char socket[108];
+    struct ck_proc_id proc; // pid 0 = no process
+    int slot;               // of the uid range; -1 = none
+};
+
+int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct launcher **out, struct ck_err *err);
+// Stops following the processes that it started (they go on) and fails what is still starting. Call
+// once, then let the loop run empty, then launcher_free.
+void launcher_close(struct launcher *l);
+void launcher_free(struct launcher *l); // NULL is fine
+
+// Starts a pooled bridge of a new id. done is called from the loop when the bridge has said that it
+// is ready, or with err (its process and folder are then already being removed).
+typedef void (*launch_done)(void *user, struct bridge_proc *p, const struct ck_err *err);
+void launcher_start(struct launcher *l, launch_done done, void *user);
+
+// A bridge found on disk at start. dir_uid is the owner of its folder, so that the uid is not given
+// to another. -1 when the path does not fit.
+int launcher_adopt(struct launcher *l, const char *id, struct ck_proc_id proc, uid_t dir_uid, struct bridge_proc **out);
+void bridge_proc_free(struct bridge_proc *p); // NULL is fine
+size_t launcher_starting(const struct launcher *l);

@@ -1,0 +1,41 @@
+// What the gateway remembers over a restart: sessions and Jupyter sessions, in STATE/cellkeep.db
+// (SQLite, WAL). Opening and loading block and happen before the loop runs; every write is queued in
+// order and done on libuv's thread pool, many in one transaction when they pile up. Loop thread only.
+// Environments and tokens are never stored.
+#pragma once
+#include "common/ck_error.h"
+#include "gateway/registry.h"
+
+#include <uv.h>
+
+struct store;
+
+// Makes or migrates the database. Errors (one line for the user): not writable, damaged, made by a
+// newer cellkeep, not ours.
+int store_open(uv_loop_t *loop, const char *state_dir, struct store **out, struct ck_err *err);
+
+// Pointers in a row are valid during the callback.
+struct store_session {
+    const char *id, *name, *template_name, *accelerator, *reason; // reason may be NULL
+    const char *metadata, *timeouts;                              // JSON text
+    int memory_mb;
+    int64_t created_us, last_activity_us;
+    bool dead;
+};
+int store_load_sessions(struct store *s, void (*row)(void *user, const struct store_session *r), void *user, struct ck_err *err);
+struct store_jsession {
+    const char *id, *path, *name, *type, *kernel_id;
+};
+int store_load_jsessions(struct store *s, void (*row)(void *user, const struct store_jsession *r), void *user, struct ck_err *err);
+
+// done (may be NULL) is called from the loop when the write is committed, or with err. Everything is
+// copied. A failed write without done is logged.
+typedef void (*store_done)(void *user, const struct ck_err *err);
+void store_put_session(struct store *s, const struct session *x, store_done done, void *user);
+void store_delete_session(struct store *s, const char *id);
+void store_put_jsession(struct store *s, const struct jsession *j);
+void store_delete_jsession(struct store *s, const char *id);
+
+// Calls closed from the loop when everything queued is on disk and the database is shut; s is gone
+// then. Nothing may be queued afterwards. NULL is fine (closed is called at once).
+void store_close(struct store *s, void (*closed)(void *user), void *user);
