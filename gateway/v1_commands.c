@@ -4,7 +4,7 @@
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
-#include "gateway/v1_event.h"
+#include "gateway/v1_deadline.h"
 #include "gateway/v1_text.h"
 
 #include <stdlib.h>
@@ -17,6 +17,7 @@ static const char *const stream_names[] = {"stdout", "stderr"};
 struct v1_command {
     struct http_req *r;
     struct bridge_link *link;
+    struct v1_deadline *deadline; // beyond the command's own
     int64_t rid;
     bool sse, streaming;
     struct v1_text text[2];
@@ -25,6 +26,7 @@ struct v1_command {
 static void command_free(struct v1_command *c)
 {
     bridge_link_close(c->link); // ends the command when it still runs
+    v1_deadline_free(c->deadline);
     v1_text_free(&c->text[OUT]);
     v1_text_free(&c->text[ERR]);
     free(c);
@@ -135,6 +137,8 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
 
 static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_close = on_close};
 
+static void expired(void *user, const struct ck_err *err) { command_fail(user, err); }
+
 static void on_gone(struct http_req *r, void *user)
 {
     (void)r;
@@ -192,6 +196,10 @@ static void start(struct http_req *r, struct session *s, const struct v1_command
         return;
     }
     session_touch(s);
+    if (b->timeout_ms > 0) { // 0: the configuration allows commands without an end
+        c->deadline = v1_deadline_new(http_gateway(r)->loop, expired, c);
+        v1_deadline_arm_after(c->deadline, b->timeout_ms);
+    }
     http_set_user(r, c);
     http_on_gone(r, on_gone);
 }

@@ -5,6 +5,7 @@
 
 #include "common/ck_json.h"
 #include "common/ck_time.h"
+#include "gateway/v1_deadline.h"
 #include "gateway/v1_mime.h"
 #include "gateway/v1_range.h"
 
@@ -17,6 +18,7 @@
 struct v1_get {
     struct http_req *r;
     struct bridge_link *link;
+    struct v1_deadline *deadline; // for the next frame, while the client does not hold us up
     char path[V1_PATH_MAX];
     char etag[ETAG_MAX]; // "" = none
     int64_t stat_rid, list_rid, read_rid;
@@ -29,6 +31,7 @@ struct v1_get {
 static void get_free(struct v1_get *g)
 {
     bridge_link_close(g->link);
+    v1_deadline_free(g->deadline);
     free(g);
 }
 
@@ -44,6 +47,7 @@ static void get_fail(struct v1_get *g, const struct ck_err *err)
 static void get_op(struct v1_get *g, json_t *op, int64_t *rid)
 {
     json_object_set_new(op, "path", json_string(g->path));
+    v1_deadline_arm(g->deadline);
     bridge_link_op(g->link, op, NULL, 0, rid);
 }
 
@@ -191,7 +195,9 @@ static void on_stat(struct v1_get *g, const json_t *re)
 static void on_drain(struct http_req *r, void *user)
 {
     (void)r;
-    bridge_link_resume(((struct v1_get *)user)->link);
+    struct v1_get *g = user;
+    v1_deadline_arm(g->deadline);
+    bridge_link_resume(g->link);
 }
 
 static void on_read(struct v1_get *g, const json_t *re, const struct ck_frame *f)
@@ -222,7 +228,10 @@ static void on_read(struct v1_get *g, const json_t *re, const struct ck_frame *f
         http_stream_end(g->r);
         get_free(g);
     } else if (full) {
+        v1_deadline_stop(g->deadline);
         bridge_link_pause(g->link);
+    } else {
+        v1_deadline_arm(g->deadline);
     }
 }
 
@@ -252,6 +261,8 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
 
 static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_close = on_close};
 
+static void expired(void *user, const struct ck_err *err) { get_fail(user, err); }
+
 static void on_gone(struct http_req *r, void *user)
 {
     (void)r;
@@ -280,6 +291,7 @@ void v1_files_get(struct http_req *r)
         get_fail(g, &err);
         return;
     }
+    g->deadline = v1_deadline_new(http_gateway(r)->loop, expired, g);
     http_set_user(r, g);
     http_on_gone(r, on_gone);
     get_op(g, json_pack("{s:s}", "op", "file_stat"), &g->stat_rid);

@@ -5,6 +5,7 @@
 
 #include "common/ck_json.h"
 #include "gateway/v1.h"
+#include "gateway/v1_deadline.h"
 #include "gateway/v1_event.h"
 
 #include <stdlib.h>
@@ -22,7 +23,8 @@ struct v1_feed {
     struct http_req *r; // until the answer begins for a WebSocket, to the end for SSE
     struct ws_conn *w;
     struct session *s; // ref
-    struct bridge_link *link;
+    struct bridge_link *link; // NULL when the bridge has gone
+    struct v1_deadline *deadline; // for the attachment
     bool websocket, streaming;
     int64_t attach_rid;
     const char *url_prefix; // the gateway's base URL; lives as long as the gateway
@@ -32,6 +34,7 @@ struct v1_feed {
 static void feed_free(struct v1_feed *fd)
 {
     bridge_link_close(fd->link);
+    v1_deadline_free(fd->deadline);
     session_unref(fd->s);
     for (size_t i = 0; i < FEED_PENDING_MAX; i++)
         free(fd->pending[i].ref);
@@ -157,7 +160,9 @@ static void ws_message(struct ws_conn *w, void *user, bool binary, struct ck_sli
 static void ws_drain(struct ws_conn *w, void *user)
 {
     (void)w;
-    bridge_link_resume(((struct v1_feed *)user)->link);
+    struct v1_feed *fd = user;
+    if (fd->link)
+        bridge_link_resume(fd->link);
 }
 
 static void ws_closed(struct ws_conn *w, void *user, int code)
@@ -179,6 +184,7 @@ static void sse_drain(struct http_req *r, void *user)
 static void feed_attached(struct v1_feed *fd)
 {
     fd->streaming = true;
+    v1_deadline_stop(fd->deadline);
     if (!fd->websocket) {
         http_sse_begin(fd->r);
         http_on_drain(fd->r, sse_drain);
@@ -227,6 +233,13 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
 
 static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_close = on_close};
 
+static void expired(void *user, const struct ck_err *err)
+{
+    struct v1_feed *fd = user;
+    http_reply_err(fd->r, err);
+    feed_free(fd);
+}
+
 static void on_gone(struct http_req *r, void *user)
 {
     (void)r;
@@ -256,6 +269,8 @@ static void feed_start(struct http_req *r, bool websocket)
         feed_free(fd);
         return;
     }
+    fd->deadline = v1_deadline_new(http_gateway(r)->loop, expired, fd);
+    v1_deadline_arm(fd->deadline);
     json_t *op = json_pack("{s:s,s:s}", "op", "attach", "mode", "all");
     json_object_set_new(op, "from", pos == 1 ? json_string("now") : json_integer((json_int_t)from));
     bridge_link_op(fd->link, op, NULL, 0, &fd->attach_rid);

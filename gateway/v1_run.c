@@ -8,6 +8,7 @@
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
+#include "gateway/v1_deadline.h"
 #include "gateway/v1_event.h"
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct v1_run {
     struct gateway *gw;
     struct session *s; // ref
     struct bridge_link *link;
+    struct v1_deadline *deadline; // for the bridge to accept the cell; the cell has its own
     struct v1_cell_body body;
     size_t next_line;
     bool sse, accepted, streaming;
@@ -30,6 +32,7 @@ struct v1_run {
 static void run_free(struct v1_run *run)
 {
     bridge_link_close(run->link);
+    v1_deadline_free(run->deadline);
     session_unref(run->s);
     v1_cell_body_free(&run->body);
     free(run);
@@ -163,6 +166,7 @@ static void run_accepted(struct v1_run *run, const json_t *h)
         return;
     }
     run->accepted = true;
+    v1_deadline_stop(run->deadline);
     run->first_seq = (uint64_t)ck_json_int(h, "seq", 0, NULL);
     json_t *op = json_pack("{s:s,s:s,s:I,s:s}", "op", "attach", "mode", "cell", "from", (json_int_t)run->first_seq,
                            "cell", run->cell);
@@ -227,6 +231,8 @@ static void on_gone(struct http_req *r, void *user)
         run_free(run);
 }
 
+static void expired(void *user, const struct ck_err *err) { run_fail(user, err); }
+
 static void run_start(struct v1_run *run)
 {
     struct ck_err err = CK_ERR_INIT;
@@ -244,6 +250,8 @@ static void run_start(struct v1_run *run)
         run_fail(run, &err);
         return;
     }
+    run->deadline = v1_deadline_new(run->gw->loop, expired, run);
+    v1_deadline_arm(run->deadline);
     session_touch(run->s);
     json_decref(run->body.body); // the code is on its way; up to 32 MiB need not wait for the cell
     run->body.body = NULL;

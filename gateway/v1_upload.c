@@ -4,6 +4,7 @@
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
+#include "gateway/v1_deadline.h"
 #include "gateway/v1_mime.h"
 #include "gateway/v1_range.h"
 
@@ -12,6 +13,7 @@
 struct v1_put {
     struct http_req *r;
     struct bridge_link *link;
+    struct v1_deadline *deadline; // for what the guest has to do next
     char path[V1_PATH_MAX];
     int64_t stat_rid, write_rid;
     bool paused;
@@ -20,6 +22,7 @@ struct v1_put {
 static void put_free(struct v1_put *p)
 {
     bridge_link_close(p->link); // without a data_end: nothing is left in the guest
+    v1_deadline_free(p->deadline);
     free(p);
 }
 
@@ -32,6 +35,7 @@ static void put_fail(struct v1_put *p, const struct ck_err *err)
 static void start_write(struct v1_put *p)
 {
     json_t *op = json_pack("{s:s,s:s}", "op", "file_write", "path", p->path);
+    v1_deadline_arm(p->deadline);
     bridge_link_op(p->link, op, NULL, 0, &p->write_rid);
 }
 
@@ -72,6 +76,13 @@ static void stored(struct v1_put *p, const json_t *re)
     put_free(p);
 }
 
+// The guest is ready for more: from here it is the client that is waited for.
+static void take_body(struct v1_put *p)
+{
+    v1_deadline_stop(p->deadline);
+    http_body_resume(p->r);
+}
+
 static void on_frame(struct bridge_link *l, void *user, const json_t *h, const struct ck_frame *f)
 {
     (void)l;
@@ -85,7 +96,7 @@ static void on_frame(struct bridge_link *l, void *user, const json_t *h, const s
     else if (failed)
         put_fail(p, &err);
     else if (json_object_get(h, "go"))
-        http_body_resume(p->r);
+        take_body(p);
     else if (json_object_get(h, "stat"))
         stored(p, h);
 }
@@ -94,9 +105,10 @@ static void on_link_drain(struct bridge_link *l, void *user)
 {
     (void)l;
     struct v1_put *p = user;
-    if (p->paused)
-        http_body_resume(p->r);
+    bool was = p->paused;
     p->paused = false;
+    if (was)
+        take_body(p);
 }
 
 static void on_close(struct bridge_link *l, void *user, const struct ck_err *err)
@@ -120,6 +132,7 @@ static void on_data(struct http_req *r, void *user, struct ck_slice piece)
         put_fail(p, &err);
     } else if (rc > 0) {
         p->paused = true;
+        v1_deadline_arm(p->deadline);
         http_body_pause(r);
     }
 }
@@ -128,10 +141,13 @@ static void on_end(struct http_req *r, void *user)
 {
     (void)r;
     struct v1_put *p = user;
+    v1_deadline_arm(p->deadline);
     bridge_link_op(p->link, json_pack("{s:s,s:I}", "op", "data_end", "rid", (json_int_t)p->write_rid), NULL, 0, NULL);
 }
 
 static const struct http_body_events body_events = {.on_data = on_data, .on_end = on_end};
+
+static void expired(void *user, const struct ck_err *err) { put_fail(user, err); }
 
 static void on_gone(struct http_req *r, void *user)
 {
@@ -165,6 +181,8 @@ void v1_files_put(struct http_req *r)
         return;
     }
     session_touch(s);
+    p->deadline = v1_deadline_new(http_gateway(r)->loop, expired, p);
+    v1_deadline_arm(p->deadline);
     http_set_user(r, p);
     http_on_gone(r, on_gone);
     http_body_read(r, &body_events, V1_UPLOAD_MAX);

@@ -108,8 +108,8 @@ static void test_sizes_are_bounded(void **state)
 static void test_malformed_json_and_wrong_bytes_are_told_with_their_place(void **state)
 {
     (void)state;
-    cell_refused("{\"code\": \"print(1)\",}", "bad_json", "byte");
-    cell_refused("", "bad_json", "byte");
+    cell_refused("{\"code\": \"print(1)\",}", "bad_json", "line 1 column");
+    cell_refused("", "bad_json", "line 1 column");
     cell_refused("{\"code\":\"caf\xe9\"}", "bad_utf8", "byte 12");
     cell_refused("{\"code\":\"a\",\"code\":\"b\"}", "bad_json", "column");
     cell_refused("{\"code\":\"\\u0000\"}", "bad_json", "column");

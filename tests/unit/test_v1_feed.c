@@ -59,7 +59,7 @@ static void test_wrong_messages_are_told_what_is_wrong(void **state)
     refused("{\"type\":\"cancel\",\"cell\":\"" CELL "\",\"now\":true}", "now");
     refused("{\"type\":\"interrupt\",\"cell\":\"" CELL "\"}", "cell");
     refused("{\"type\":\"interrupt\",\"ref\":7}", "\"ref\"");
-    refused("not json", "byte");
+    refused("not json", "column 1");
 }
 
 int main(void)
