@@ -85,6 +85,7 @@ struct trk_cell *trk_find(const struct tracker *t, const char *id)
 
 struct trk_cell *trk_active(const struct tracker *t) { return t->active; }
 unsigned trk_queued(const struct tracker *t) { return t->queued; }
+struct trk_cell *trk_first_queued(const struct tracker *t) { return t->first; }
 
 int trk_queue(struct tracker *t, const struct trk_spec *s, struct trk_cell **out, struct ck_err *err)
 {

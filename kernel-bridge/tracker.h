@@ -33,7 +33,7 @@ struct trk_cell {
     enum trk_phase phase;
     uint64_t seq_first;        // of its first event
     uint64_t order;            // Jupyter executions older than this go first
-    int64_t started_us, ended_us;
+    int64_t started_us, ended_us; // 0 = not yet; on the clock that the caller passes in
     enum trk_reply reply;
     bool idle, wants_input, cancelled, interrupted;
     unsigned aborts;
@@ -73,6 +73,7 @@ int trk_queue(struct tracker *t, const struct trk_spec *spec, struct trk_cell **
 struct trk_cell *trk_find(const struct tracker *t, const char *id); // not finished ones only
 struct trk_cell *trk_active(const struct tracker *t);               // sent, running or closing; NULL = none
 unsigned trk_queued(const struct tracker *t);
+struct trk_cell *trk_first_queued(const struct tracker *t); // NULL = none waits
 // The cell that may be sent now: none is active and the Jupyter executions before it are through.
 struct trk_cell *trk_ready(const struct tracker *t);
 void trk_take(struct tracker *t, struct trk_cell *c); // QUEUED -> SENT; must be trk_ready's

@@ -1,0 +1,38 @@
+// The bridge's configuration, as the gateway writes it on fd 0. Pure.
+#pragma once
+#include "common/ck_buf.h"
+#include "common/ck_crypto.h"
+#include "common/ck_error.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <sys/types.h>
+
+struct blimits {
+    uint64_t log_bytes;     // of the event log
+    int64_t cell_ms;        // wall time of a cell that names none; 0 = no limit
+    int64_t command_ms;     // the same for commands
+    uint64_t output_bytes;  // collected of one cell; streamed of one command
+    uint64_t message_bytes; // of one kernel message
+    unsigned artifact_max;  // listed of one cell
+    unsigned queue_max;     // waiting cells
+};
+
+struct bconf {
+    char id[CK_UUID_MAX];
+    char dir[PATH_MAX], template_dir[PATH_MAX], image_dir[PATH_MAX];
+    char qemu[PATH_MAX]; // "" = the template's
+    char accelerator[8]; // "" = the template's
+    int64_t memory_mb;   // 0 = the template's
+    uid_t uid;
+    gid_t gid;
+    uint32_t jail_required, jail_skip; // CK_JAIL_BITs
+    bool pool;
+    struct blimits limits;
+};
+
+#define BCONF_BYTES_MAX (64 * 1024)
+
+int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err);
+// Overrides the limits that the object names; NULL is fine. Nothing changes on failure.
+int blimits_apply(struct blimits *l, const json_t *o, struct ck_err *err);

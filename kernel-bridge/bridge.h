@@ -1,0 +1,185 @@
+// The inside of a bridge process: one session, its VM, its log, its readers. Shared by the files
+// that touch sockets; nobody outside kernel-bridge/ includes it. One thread, one loop.
+//
+//  state          allowed
+//  BR_STARTING    queue cells, attach, read the log
+//  BR_READY       everything
+//  BR_RESTARTING  as STARTING: a fresh kernel is being started
+//  BR_DEAD        read the log and finished cells, shutdown: the VM is gone for good
+//  BR_CLOSING     nothing: the process is about to exit
+#pragma once
+#include "kernel-bridge/aclient.h"
+#include "kernel-bridge/bconf.h"
+#include "kernel-bridge/bops.h"
+#include "kernel-bridge/cellbook.h"
+#include "kernel-bridge/consumers.h"
+#include "kernel-bridge/evbuild.h"
+#include "kernel-bridge/jscan.h"
+#include "kernel-bridge/kclient.h"
+#include "kernel-bridge/service.h"
+#include "kernel-bridge/tracker.h"
+#include "vmm/machine.h"
+
+enum br_state { BR_STARTING, BR_READY, BR_RESTARTING, BR_DEAD, BR_CLOSING };
+
+#define BR_WAITERS_MAX 64
+#define BR_PARKED_MAX 256                // messages of clients that wait for a fresh kernel
+#define BR_PARKED_BYTES_MAX (32u << 20)
+#define BR_SETUP_MS 60000
+#define BR_KERNEL_START_MS 60000
+#define BR_AGENT_MS 10000
+
+struct artifacts;
+struct command;
+struct conn;
+
+struct usage {
+    int64_t cpu_ms, memory_bytes, peak_memory_bytes, disk_bytes; // -1 = unknown
+};
+
+// How the active cell ends, once it is known that it does.
+struct closing {
+    bool decided, changes_asked, changes_done;
+    enum cell_status status;
+    char ended_by[16], detail[320];
+};
+
+struct bridge {
+    uv_loop_t *loop;
+    struct bconf conf;
+    struct ck_template template;
+    void *zctx;
+    uint16_t port[CK_VM_PORTS];
+    int state_fd; // the template's device state until it is restored
+    int ram_fd;
+
+    enum br_state state;
+    char reason[256];       // why it is dead
+    char shown[12], shown_reason[256]; // the last `state` event
+    int64_t last_activity_us;
+    bool pool;
+
+    struct evlog *log;
+    struct tracker *trk;
+    struct consumers *cons;
+    struct cellbook book;
+    struct service *svc;
+
+    struct ck_machine *machine;
+    struct ac *ac;
+    struct kc *kc;
+    char own_session[CK_UUID_MAX];    // header.session of the bridge's requests
+    char kernel_session[JW_ID_MAX];   // header.session of the kernel, as last seen
+    int64_t kernel_pid, execution_count;
+    char *kernel_env;                 // JSON object text from claim; NULL = none
+    char kernel_cwd[PATH_MAX];
+
+    // bringing a kernel up (kernel_up.c)
+    struct {
+        bool active, saw_iopub, saw_reply;
+        int64_t deadline;
+        unsigned nudge_ms;
+        uv_timer_t timer;
+        void (*done)(struct bridge *b, const struct ck_err *err);
+    } up;
+    unsigned start_attempts;
+    int64_t start_deadline;
+
+    bool doomed;            // the kernel was sent SIGKILL and its exit is awaited
+    bool restart_wanted;    // the exit that comes is what `restart` asked for
+    struct reply_to restart_waiter[BR_WAITERS_MAX];
+    unsigned restart_waiters;
+    uv_timer_t restart_timer;
+
+    struct closing closing;
+    struct artifacts *found; // of the active cell, once closing.changes_done
+    bool jupyter_changes, jupyter_changes_again; // a look for artifacts of theirs is under way
+    struct usage usage;     // as last heard
+    int64_t cpu_base;       // kernel CPU time when the active cell began
+    uv_timer_t tick;        // endings and quiet watches
+
+    struct ck_blob *parked[BR_PARKED_MAX]; // `send` frames waiting for a kernel
+    unsigned parked_n;
+    size_t parked_bytes;
+    struct command *commands; // running ones
+
+    void (*on_setup)(struct bridge *b, const struct ck_err *err); // once, when ready or failed
+    void (*on_shutdown)(struct bridge *b);                        // the gateway wants it gone
+};
+
+// session.c: state, log, life and death
+int br_init(struct bridge *b, int listen_fd, struct ck_err *err); // conf, loop, template are set; takes listen_fd
+void br_free(struct bridge *b);                                   // after the loop has run out
+bool br_kernel_ready(const struct bridge *b);
+const char *br_state_word(const struct bridge *b); // pool, starting, idle, busy, dead
+void br_state_event(struct bridge *b, const char *reason); // logs a `state` event when the word changed
+void br_append(struct bridge *b, const struct ev_tag *tag, struct ck_blob *frame);
+void br_active(struct bridge *b); // notes activity
+void br_dead(struct bridge *b, const char *reason); // the VM is gone, or must go; idempotent
+int br_check_alive(const struct bridge *b, struct ck_err *err); // 410 session_dead
+void br_close(struct bridge *b, void (*closed)(void *user), void *user); // ends everything; the loop then runs out
+
+// setup.c
+int br_setup(struct bridge *b, struct ck_err *err); // starts; b->on_setup tells
+void br_vm_exit(struct ck_machine *m, const struct ck_machine_exit *how, void *user);
+
+// kernel_up.c: connect, prove shell and iopub, warm up
+int br_kernel_connect(struct bridge *b, const char *key, struct ck_err *err);
+void br_kernel_prove(struct bridge *b, int64_t deadline, void (*done)(struct bridge *b, const struct ck_err *err));
+bool br_kernel_up_message(struct bridge *b, const struct kc_message *m); // while proving: true = consumed
+void br_kernel_up_stop(struct bridge *b);
+
+// kernel_life.c: exits and restarts
+void br_kernel_exit(struct bridge *b, const json_t *push);
+void br_kernel_kill(struct bridge *b); // SIGKILL through the agent; a fresh one follows its exit
+int br_restart(struct bridge *b, struct reply_to to, struct ck_err *err);
+void br_restart_fail(struct bridge *b, const struct ck_err *err); // answers all waiters
+
+// kernel_messages.c: from the kernel into log and tracker
+void br_kernel_message(void *user, const struct kc_message *m);
+void br_kernel_oversize(void *user, const struct kc_message *m);
+// Injects a message as if the kernel had sent it; parent is JSON object text.
+void br_inject(struct bridge *b, enum jw_channel ch, const char *type, struct ck_slice parent, struct ck_slice content);
+void br_inject_status(struct bridge *b, const char *execution_state);
+void br_fail_jupyter(struct bridge *b, const char *ename, const char *evalue); // ends their executions
+
+// jupyter_send.c: from clients to the kernel
+int br_jupyter_send(struct bridge *b, const struct bop *op, struct consumer *from, struct conn *conn, struct ck_err *err);
+void br_parked_flush(struct bridge *b);
+void br_parked_drop(struct bridge *b);
+
+// cells.c
+int br_cell_queue(struct bridge *b, const struct bop *op, uint64_t *seq, struct ck_err *err);
+int br_cell_cancel(struct bridge *b, const char *id, struct ck_err *err);
+int br_cell_stdin(struct bridge *b, const struct bop *op, struct ck_err *err);
+void br_cells_dispatch(struct bridge *b);                                // sends the next cell when it may
+void br_cells_step(struct bridge *b, const struct trk_step *step, const struct kc_message *m);
+// The active cell (if its code has not ended by itself) ends like this; artifacts are still asked for
+// unless the VM is gone.
+void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended_by, const char *detail);
+void br_cells_cancel_queued(struct bridge *b, const char *detail);
+void br_cells_vm_died(struct bridge *b);
+void br_cell_finish(struct bridge *b, const struct artifacts *a); // the closing cell, with what was found
+void br_cell_interrupted(struct bridge *b); // somebody interrupts the kernel
+void br_retime(struct bridge *b);
+void br_tick(uv_timer_t *t);
+
+// changes.c: artifacts and usage from the agent
+void br_changes_for_cell(struct bridge *b);
+void br_changes_for_jupyter(struct bridge *b);
+void br_usage_read(struct usage *u, const json_t *o);
+void br_artifact_events(struct bridge *b, const char *cell, const struct artifacts *a);
+// For a command's end: done gets a JSON array text and the number of changed files.
+typedef void (*br_changes_cb)(void *user, struct ck_slice array, int64_t total);
+void br_changes_for_command(struct bridge *b, const char *url_prefix, br_changes_cb done, void *user);
+
+// ops.c: one operation of a connection; false = the connection must be closed
+bool br_operation(struct bridge *b, struct conn *c, const struct ck_frame *f);
+
+// ops_files.c, ops_command.c: jobs that live on a connection
+int br_file_relay(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err);
+int br_file_read(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err);
+int br_file_write(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err);
+int br_command(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err);
+void br_command_push(struct bridge *b, const char *ev, const json_t *push, struct ck_slice payload);
+void br_commands_vm_died(struct bridge *b, const struct ck_err *err);

@@ -1,0 +1,270 @@
+// The process around a session: configuration in, one status line out, the jail, the loop, the end.
+// The order matters: descriptors are opened while the host is still in view, then the jail closes
+// the door, and only behind it do threads, ZeroMQ and QEMU come to be. Outlives the gateway; ends by
+// `shutdown`, SIGTERM or a fatal error, and QEMU with it.
+#include "kernel-bridge/bridge_main.h"
+
+#include "common/ck_clean.h"
+#include "common/ck_fs.h"
+#include "common/ck_log.h"
+#include "common/ck_proc.h"
+#include "common/ck_time.h"
+#include "kernel-bridge/bridge.h"
+#include "vmm/jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <zmq.h>
+
+#define RAM_FD 3
+#define STATUS_FD 4
+#define FILES_WANTED 8192 // connections, sockets, QEMU's pipes
+
+struct process {
+    struct bridge b;
+    uv_loop_t loop;
+    uv_signal_t sigterm, sigint;
+    uv_timer_t setup_timer;
+    int listen_fd, status_fd;
+    bool failed, closing;
+    char socket_path[PATH_MAX];
+};
+
+// One line for whoever started us; gone readers are none of our trouble.
+static void tell(struct process *p, const struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf line = CK_BUF_INIT;
+    if (p->status_fd < 0)
+        return;
+    int bad = 0;
+    if (err)
+        bad = ck_buf_printf(&line, "failed {\"status\":%d,\"reason\":", err->status) ||
+              ck_buf_add_json_str(&line, err->reason, strlen(err->reason)) || ck_buf_add_str(&line, ",\"message\":") ||
+              ck_buf_add_json_str(&line, err->text, strlen(err->text)) || ck_buf_add_str(&line, "}\n");
+    else
+        bad = ck_buf_add_str(&line, "ready\n");
+    if (!bad && ck_write_all(p->status_fd, line.p, line.n))
+        ck_log(CK_LOG_INFO, "bridge", "status_unread errno=%d", errno);
+    close(p->status_fd);
+    p->status_fd = -1;
+}
+
+static int read_config(struct process *p, struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    for (;;) {
+        if (text.n > BCONF_BYTES_MAX || ck_buf_reserve(&text, 4096))
+            return ck_fail(err, 500, "bad_config", "bridge configuration: over %d bytes", BCONF_BYTES_MAX);
+        ssize_t n = read(STDIN_FILENO, text.p + text.n, 4096);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return ck_fail_errno(err, errno, 500, "bad_config", "bridge configuration: cannot read it");
+        if (!n)
+            break;
+        text.n += (size_t)n;
+    }
+    CK_CLEAN_FD int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0)
+        return ck_fail_errno(err, errno, 500, "bad_config", "cannot open /dev/null");
+    return bconf_parse(text.p, text.n, &p->b.conf, err);
+}
+
+static int open_socket(struct process *p, struct ck_err *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (ck_path(p->socket_path, sizeof p->socket_path, err, "%s/bridge.sock", p->b.conf.dir))
+        return -1;
+    if (strlen(p->socket_path) >= sizeof a.sun_path)
+        return ck_fail(err, 500, "path_too_long", "the path %s is too long for a unix socket; use a shorter --state-dir",
+                       p->socket_path);
+    memcpy(a.sun_path, p->socket_path, strlen(p->socket_path) + 1);
+    CK_CLEAN_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return ck_fail_errno(err, errno, 500, "cannot_listen", "cannot create a socket");
+    unlink(p->socket_path); // of a bridge that was killed
+    mode_t before = umask(0177);
+    int rc = bind(fd, (struct sockaddr *)&a, sizeof a);
+    umask(before);
+    if (rc || listen(fd, 128))
+        return ck_fail_errno(err, errno, 500, "cannot_listen", "cannot listen on %s", p->socket_path);
+    p->listen_fd = ck_take_fd(&fd);
+    return 0;
+}
+
+static int load_template(struct bridge *b, struct ck_err *err)
+{
+    struct bconf *c = &b->conf;
+    if (ck_template_load(c->template_dir, c->image_dir[0] ? c->image_dir : NULL, &b->template, err))
+        return -1;
+    if (c->qemu[0])
+        memcpy(b->template.qemu_path, c->qemu, sizeof b->template.qemu_path);
+    if (c->accelerator[0] && strcmp(c->accelerator, ck_vm_accel_name(b->template.accel)))
+        return ck_fail(err, 500, "bad_template", "the template is for %s, not for %s", ck_vm_accel_name(b->template.accel),
+                       c->accelerator);
+    if (c->memory_mb && c->memory_mb != (int64_t)b->template.memory_mb)
+        return ck_fail(err, 500, "bad_template", "the template has %u MiB of memory, not %lld", b->template.memory_mb,
+                       (long long)c->memory_mb);
+    b->ram_fd = RAM_FD;
+    return ck_template_open_state(&b->template, &b->state_fd, err);
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= FILES_WANTED)
+        return;
+    r.rlim_cur = r.rlim_max < FILES_WANTED ? r.rlim_max : FILES_WANTED;
+    setrlimit(RLIMIT_NOFILE, &r); // fewer connections then
+}
+
+static int enter_jail(struct process *p, struct ck_err *err)
+{
+    struct bridge *b = &p->b;
+    int keep[] = {RAM_FD, STATUS_FD, p->listen_fd, b->state_fd};
+    struct ck_jail_report report;
+    struct ck_jail_opts o = {.id = b->conf.id, .session_dir = b->conf.dir, .template_dir = b->template.dir,
+                             .image_dir = b->template.image_dir, .kvm = b->template.accel == CK_ACCEL_KVM,
+                             .uid = b->conf.uid, .gid = b->conf.gid, .keep = keep, .nkeep = 4,
+                             .required = b->conf.jail_required, .skip = b->conf.jail_skip};
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    if (ck_jail_apply(&o, &report, err))
+        return ck_wrap(err, "jail");
+    for (int i = 0; i < CK_JAIL_STEPS; i++)
+        ck_log(CK_LOG_INFO, "bridge", "jail step=%s result=%s reason=\"%s\"", ck_jail_step_name((enum ck_jail_step)i),
+               ck_jail_result_name(report.step[i].result), report.step[i].reason);
+    if (ck_jail_applied(&report, CK_JAIL_NET_NS)) {
+        ck_machine_ports_fixed(b->port);
+        return 0;
+    }
+    return ck_machine_ports_ephemeral(b->port, err);
+}
+
+static int make_disk(struct bridge *b, struct ck_err *err)
+{
+    char path[PATH_MAX];
+    return ck_path(path, sizeof path, err, "%s/disk.qcow2", b->conf.dir) ? -1 : ck_template_make_disk(&b->template, path, err);
+}
+
+static int write_identity(const struct bridge *b, struct ck_err *err)
+{
+    char path[PATH_MAX], text[200];
+    struct ck_proc_id me;
+    if (ck_proc_identify(getpid(), &me))
+        return ck_fail(err, 500, "no_proc", "cannot read /proc/self/stat");
+    int n = snprintf(text, sizeof text, "{\"version\":1,\"id\":\"%s\",\"pid\":%d,\"start\":%llu}\n", b->conf.id, (int)me.pid,
+                     (unsigned long long)me.start);
+    return ck_path(path, sizeof path, err, "%s/bridge.json", b->conf.dir) ||
+           ck_write_file_atomic(path, text, (size_t)n, 0644, err);
+}
+
+static void closed(void *user)
+{
+    struct process *p = user;
+    uv_close((uv_handle_t *)&p->sigterm, NULL);
+    uv_close((uv_handle_t *)&p->sigint, NULL);
+    uv_close((uv_handle_t *)&p->setup_timer, NULL);
+}
+
+static void end(struct process *p)
+{
+    if (p->closing)
+        return;
+    p->closing = true;
+    unlink(p->socket_path);
+    br_close(&p->b, closed, p);
+}
+
+static void on_signal(uv_signal_t *s, int number)
+{
+    ck_log(CK_LOG_INFO, "bridge", "signal number=%d", number);
+    end(s->data);
+}
+
+static void on_shutdown(struct bridge *b) { end(b->loop->data); }
+
+static void on_setup_overdue(uv_timer_t *t)
+{
+    struct process *p = t->data;
+    br_dead(&p->b, "the session was not ready within 60 s");
+}
+
+static void on_setup(struct bridge *b, const struct ck_err *err)
+{
+    struct process *p = b->loop->data;
+    struct ck_err e = CK_ERR_INIT;
+    uv_timer_stop(&p->setup_timer);
+    if (!err && write_identity(b, &e))
+        err = &e;
+    tell(p, err);
+    if (err) {
+        p->failed = true;
+        end(p);
+    } else {
+        ck_log(CK_LOG_INFO, "bridge", "ready id=%s pool=%d", b->conf.id, b->pool);
+    }
+}
+
+static int start_loop(struct process *p, struct ck_err *err)
+{
+    struct bridge *b = &p->b;
+    if (uv_loop_init(&p->loop))
+        return ck_fail(err, 500, "no_loop", "cannot create an event loop");
+    p->loop.data = p;
+    b->loop = &p->loop;
+    uv_signal_init(&p->loop, &p->sigterm);
+    uv_signal_init(&p->loop, &p->sigint);
+    uv_timer_init(&p->loop, &p->setup_timer);
+    p->sigterm.data = p->sigint.data = p->setup_timer.data = p;
+    uv_signal_start(&p->sigterm, on_signal, SIGTERM);
+    uv_signal_start(&p->sigint, on_signal, SIGINT);
+    uv_timer_start(&p->setup_timer, on_setup_overdue, BR_SETUP_MS, 0);
+    if (br_init(b, p->listen_fd, err))
+        return -1;
+    b->on_setup = on_setup;
+    b->on_shutdown = on_shutdown;
+    return br_setup(b, err);
+}
+
+static int prepare(struct process *p, struct ck_err *err)
+{
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+    return read_config(p, err) || load_template(&p->b, err) || open_socket(p, err) || enter_jail(p, err) ||
+           make_disk(&p->b, err) ? -1 : 0;
+}
+
+int ck_cmd_bridge(int argc, char **argv)
+{
+    (void)argv;
+    struct ck_err err = CK_ERR_INIT;
+    if (argc != 1) {
+        static const char usage[] = "cellkeep bridge is internal: the gateway starts it with its configuration on stdin\n";
+        ck_write_all(STDERR_FILENO, usage, sizeof usage - 1);
+        return 2;
+    }
+    struct process *p = calloc(1, sizeof *p);
+    if (!p)
+        return 1;
+    p->listen_fd = p->b.state_fd = -1;
+    p->status_fd = fcntl(STATUS_FD, F_GETFD) < 0 ? -1 : STATUS_FD;
+    if (prepare(p, &err) || start_loop(p, &err)) {
+        ck_log(CK_LOG_ERROR, "bridge", "start_failed reason=%s text=\"%s\"", err.reason, err.text);
+        tell(p, &err);
+        if (p->socket_path[0])
+            unlink(p->socket_path);
+        return 1; // QEMU, if it exists, dies with its parent
+    }
+    uv_run(&p->loop, UV_RUN_DEFAULT);
+    br_free(&p->b);
+    uv_loop_close(&p->loop);
+    int code = p->failed;
+    free(p);
+    return code;
+}

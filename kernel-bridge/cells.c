@@ -1,0 +1,313 @@
+// /v1 cells from the queue to their ending: sending, deadlines, the ladder of endings, and the
+// finished cell. Every cell that was queued ends exactly once, whatever happens to kernel and VM.
+#include "common/ck_json.h"
+#include "common/ck_log.h"
+#include "common/ck_time.h"
+#include "kernel-bridge/artifacts.h"
+#include "kernel-bridge/bridge.h"
+#include "kernel-bridge/jscan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void put_event(struct bridge *b, enum ev_kind kind, const char *cell, struct ck_blob *frame)
+{
+    struct ev_tag tag = {.kind = kind, .class = EV_OTHER, .cell = cell, .session = ""};
+    br_append(b, &tag, frame);
+}
+
+static void reset_closing(struct bridge *b) { b->closing = (struct closing){.decided = false}; }
+
+// Logs the end of a cell and lets it go.
+static void end_cell(struct bridge *b, struct trk_cell *c, enum cell_status status, const char *ended_by,
+                     const char *detail, const struct artifacts *a)
+{
+    CK_CLEAN_BUF struct ck_buf json = CK_BUF_INIT, list = CK_BUF_INIT;
+    int64_t end = c->ended_us ? c->ended_us : ck_mono_us();
+    bool cpu_known = c->started_us && b->cpu_base >= 0 && b->usage.cpu_ms >= b->cpu_base;
+    br_artifact_events(b, c->id, a);
+    uint64_t seq = evlog_next(b->log);
+    artifacts_array(a, &list);
+    struct cell_facts f = {.id = c->id, .seq_first = c->seq_first ? c->seq_first : seq, .seq_last = seq, .status = status,
+                           .out = &c->out, .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
+                           .artifacts_total = a->total, .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
+                           .cpu_ms = cpu_known ? b->usage.cpu_ms - b->cpu_base : -1,
+                           .peak_memory_bytes = b->usage.peak_memory_bytes, .ended_by = ended_by, .detail = detail};
+    struct ck_blob *frame = cell_json(&f, &json)
+                                ? NULL
+                                : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));
+    if (frame)
+        cellbook_add(&b->book, c->id, status, frame);
+    ck_log(CK_LOG_INFO, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status), f.wall_ms);
+    put_event(b, EV_CELL, c->id, frame);
+    trk_finish(b->trk, c);
+    trk_cell_free(c);
+}
+
+static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_status status, const char *ended_by, const char *detail)
+{
+    struct artifacts none = {.n = 0};
+    end_cell(b, c, status, ended_by, detail, &none);
+}
+
+void br_cell_finish(struct bridge *b, const struct artifacts *a)
+{
+    struct trk_cell *c = trk_active(b->trk);
+    struct closing how = b->closing;
+    if (!c)
+        return;
+    if (!how.decided) { // it came to its own end
+        how.status = trk_status(c);
+        if (end_begun(&c->ending) && how.status != CELL_OK && how.status != CELL_ERROR) {
+            snprintf(how.ended_by, sizeof how.ended_by, "%s", end_rung_name(c->ending.rung));
+            if (how.status == CELL_TIMEOUT)
+                snprintf(how.detail, sizeof how.detail, "the cell ran longer than %" PRId64 " ms, so %s", c->timeout_ms,
+                         end_tried(c->ending.rung));
+        } else if (how.status == CELL_INTERRUPTED) {
+            snprintf(how.ended_by, sizeof how.ended_by, "interrupt");
+        } else if (c->lost) {
+            snprintf(how.detail, sizeof how.detail, "the kernel's last messages of this cell did not arrive; output may be "
+                                                    "missing");
+        }
+    }
+    reset_closing(b);
+    end_cell(b, c, how.status, how.ended_by, how.detail, a);
+    br_state_event(b, "");
+    br_retime(b);
+    br_cells_dispatch(b);
+}
+
+void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended_by, const char *detail)
+{
+    struct trk_cell *c = trk_active(b->trk);
+    if (!c || b->closing.decided)
+        return;
+    b->closing.decided = true;
+    b->closing.status = status;
+    snprintf(b->closing.ended_by, sizeof b->closing.ended_by, "%s", ended_by);
+    snprintf(b->closing.detail, sizeof b->closing.detail, "%s", detail);
+    c->phase = TRK_CLOSING;
+    c->ended_us = ck_mono_us();
+    c->wants_input = false;
+    end_off(&c->ending);
+    br_changes_for_cell(b);
+}
+
+int br_cell_queue(struct bridge *b, const struct bop *op, uint64_t *seq, struct ck_err *err)
+{
+    struct trk_cell *c;
+    struct trk_spec s = {.id = op->cell, .url_prefix = op->url_prefix, .code = ck_frame_part(&op->frame, 1),
+                         .timeout_ms = op->timeout_ms ? op->timeout_ms : b->conf.limits.cell_ms,
+                         .silent = op->silent, .allow_stdin = op->allow_stdin};
+    if (br_check_alive(b, err))
+        return -1;
+    if (cellbook_find(&b->book, op->cell))
+        return ck_fail(err, 409, "cell_exists", "a cell with this id has run already");
+    if (trk_queue(b->trk, &s, &c, err))
+        return -1;
+    *seq = evlog_next(b->log);
+    br_active(b);
+    br_state_event(b, "");
+    return 0;
+}
+
+static int send_cell(struct bridge *b, const struct trk_cell *c, struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf content = CK_BUF_INIT;
+    int bad = ck_buf_add_str(&content, "{\"code\":") ||
+              ck_buf_add_json_str(&content, (const char *)c->code->p, c->code->n) ||
+              ck_buf_printf(&content,
+                            ",\"silent\":%s,\"store_history\":%s,\"user_expressions\":{},\"allow_stdin\":%s,"
+                            "\"stop_on_error\":false}", // an error must not abort the cells of others
+                            c->silent ? "true" : "false", c->silent ? "false" : "true", c->allow_stdin ? "true" : "false");
+    if (bad)
+        return ck_fail(err, 500, "no_memory", "no memory to send the cell");
+    return kc_request(b->kc, JW_SHELL, c->id, "execute_request", ck_buf_slice(&content), err);
+}
+
+void br_cells_dispatch(struct bridge *b)
+{
+    struct ck_err err = CK_ERR_INIT;
+    for (struct trk_cell *c; br_kernel_ready(b) && !b->jupyter_changes && (c = trk_ready(b->trk));) {
+        if (c->cancelled) {
+            end_without_vm(b, c, CELL_CANCELLED, "", "the cell was cancelled before it began");
+            continue;
+        }
+        reset_closing(b);
+        b->cpu_base = b->usage.cpu_ms;
+        trk_take(b->trk, c);
+        if (!send_cell(b, c, &err))
+            return;
+        end_without_vm(b, c, CELL_CANCELLED, "", err.text);
+    }
+    if (b->state == BR_READY)
+        br_state_event(b, "");
+}
+
+int br_cell_cancel(struct bridge *b, const char *id, struct ck_err *err)
+{
+    struct trk_cell *c = trk_find(b->trk, id);
+    if (!c)
+        return cellbook_find(&b->book, id) ? 0 : ck_fail(err, 404, "no_such_cell", "no cell with this id is waiting or running");
+    c->cancelled = true;
+    if (c->phase == TRK_QUEUED) {
+        end_without_vm(b, c, CELL_CANCELLED, "", "the cell was cancelled before it began");
+        br_state_event(b, "");
+    } else if (c->phase == TRK_RUNNING && !c->reply) {
+        end_cancel(&c->ending, ck_mono_ms());
+        br_retime(b);
+    }
+    return 0;
+}
+
+int br_cell_stdin(struct bridge *b, const struct bop *op, struct ck_err *err)
+{
+    struct trk_cell *c = trk_find(b->trk, op->cell);
+    CK_CLEAN_BUF struct ck_buf content = CK_BUF_INIT;
+    if (br_check_alive(b, err))
+        return -1;
+    if (!c && !cellbook_find(&b->book, op->cell))
+        return ck_fail(err, 404, "no_such_cell", "no cell with this id is known");
+    if (!c || !c->wants_input || !br_kernel_ready(b))
+        return ck_fail(err, 409, "no_input_wanted", "the cell does not wait for input");
+    if (ck_buf_add_str(&content, "{\"value\":") || ck_buf_add_json_str(&content, op->value, (size_t)op->length) ||
+        ck_buf_add_str(&content, "}"))
+        return ck_fail(err, 500, "no_memory", "no memory to send the input");
+    if (kc_request(b->kc, JW_STDIN, NULL, "input_reply", ck_buf_slice(&content), err))
+        return -1;
+    c->wants_input = false;
+    br_active(b);
+    return 0;
+}
+
+static void input_event(struct bridge *b, const struct trk_cell *c, struct ck_slice content)
+{
+    struct ck_slice prompt, password;
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    if (jscan_field(content, "prompt", &prompt))
+        jscan_text(prompt, &text);
+    bool hidden = jscan_field(content, "password", &password) && jscan_true(password);
+    put_event(b, EV_INPUT, c->id, evb_input(evlog_next(b->log), ck_wall_us() / 1000, c->id, hidden, ck_buf_slice(&text)));
+}
+
+static void cell_started(struct bridge *b, struct trk_cell *c)
+{
+    int64_t now = ck_mono_ms();
+    c->seq_first = evlog_next(b->log);
+    put_event(b, EV_CELL_START, c->id, evb_cell_start(c->seq_first, ck_wall_us() / 1000, c->id, -1));
+    end_arm(&c->ending, now, c->timeout_ms);
+    if (c->cancelled)
+        end_cancel(&c->ending, now);
+}
+
+void br_cells_step(struct bridge *b, const struct trk_step *s, const struct kc_message *m)
+{
+    if (s->started)
+        cell_started(b, s->cell);
+    if (s->input)
+        input_event(b, s->cell, m->msg.part[JW_CONTENT]);
+    if (s->replied || s->closing)
+        br_changes_for_cell(b);
+    if (s->aborted || s->busy_changed || s->jupyter_replied)
+        br_cells_dispatch(b);
+}
+
+void br_cell_interrupted(struct bridge *b)
+{
+    struct trk_cell *c = trk_active(b->trk);
+    if (c && c->phase == TRK_RUNNING && !c->reply)
+        c->interrupted = true;
+}
+
+void br_cells_cancel_queued(struct bridge *b, const char *detail)
+{
+    struct trk_cell *c = trk_active(b->trk);
+    if (c && c->phase == TRK_SENT)
+        c->cancelled = true;
+    while ((c = trk_first_queued(b->trk)))
+        end_without_vm(b, c, CELL_CANCELLED, "", detail);
+}
+
+void br_cells_vm_died(struct bridge *b)
+{
+    struct trk_cell *c = trk_active(b->trk);
+    struct closing how = b->closing;
+    reset_closing(b);
+    if (c && how.decided)
+        end_without_vm(b, c, how.status, how.ended_by, how.detail);
+    else if (c && c->reply) // its code had ended; only the look for artifacts was cut short
+        end_without_vm(b, c, trk_status(c), "", "the VM died right after the cell ended; artifacts were not collected");
+    else if (c && end_begun(&c->ending) && c->ending.rung == END_VM_KILLED)
+        end_without_vm(b, c, trk_status(c), "vm_kill", end_tried(END_VM_KILLED));
+    else if (c)
+        end_without_vm(b, c, CELL_VM_DIED, "", b->reason);
+    while ((c = trk_first_queued(b->trk)))
+        end_without_vm(b, c, CELL_VM_DIED, "", b->reason);
+    br_retime(b);
+}
+
+static void signalled(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    (void)user;
+    (void)answer;
+    (void)payload;
+    if (err)
+        ck_log(CK_LOG_WARN, "bridge", "kernel_signal_failed reason=%s", err->reason);
+}
+
+static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
+{
+    struct ck_err err = CK_ERR_INIT;
+    ck_log(CK_LOG_INFO, "bridge", "cell_ending id=%s step=%s", c->id, end_rung_name(rung));
+    switch (rung) {
+    case END_INTERRUPTED:
+        kc_request(b->kc, JW_CONTROL, NULL, "interrupt_request", ck_slice_str("{}"), &err); // the next rung follows anyway
+        break;
+    case END_SIGNALLED:
+        ac_request(b->ac, json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1), ck_slice("", 0),
+                   BR_AGENT_MS, signalled, b, &err);
+        break;
+    case END_KILLED:
+        br_kernel_kill(b);
+        break;
+    case END_VM_KILLED:
+        br_dead(b, "the kernel could be ended neither by interrupt nor by SIGKILL, so its VM was stopped");
+        break;
+    case END_OFF:
+    case END_ARMED:
+    case END_RUNGS:
+        break;
+    }
+}
+
+void br_retime(struct bridge *b)
+{
+    const struct trk_cell *c = trk_active(b->trk);
+    int64_t at = trk_quiet_at(b->trk), now = ck_mono_ms();
+    if (c && end_next(&c->ending) < at)
+        at = end_next(&c->ending);
+    if (b->state == BR_CLOSING || b->state == BR_DEAD || at == INT64_MAX)
+        uv_timer_stop(&b->tick);
+    else
+        uv_timer_start(&b->tick, br_tick, at > now ? (uint64_t)(at - now) : 0, 0);
+}
+
+void br_tick(uv_timer_t *t)
+{
+    struct bridge *b = t->data;
+    struct ck_err err = CK_ERR_INIT;
+    struct trk_cell *c = trk_active(b->trk);
+    enum end_rung rung = c ? end_step(&c->ending, ck_mono_ms()) : END_OFF;
+    if (rung != END_OFF)
+        climb(b, c, rung);
+    enum trk_due due = b->state == BR_READY ? trk_quiet(b->trk, ck_mono_ms()) : TRK_NOTHING;
+    if (due == TRK_PROBE)
+        kc_request(b->kc, JW_CONTROL, NULL, "kernel_info_request", ck_slice_str("{}"), &err);
+    if (due == TRK_GIVE_UP)
+        br_changes_for_cell(b);
+    if (b->state == BR_READY) {
+        br_cells_dispatch(b);
+        br_state_event(b, "");
+    }
+    br_retime(b);
+}

@@ -1,0 +1,146 @@
+// What an execution left behind: changed files and resource usage, asked of the agent. Bounded by a
+// deadline: an agent that does not answer costs a cell its artifacts, never its ending.
+#include "common/ck_json.h"
+#include "common/ck_log.h"
+#include "common/ck_time.h"
+#include "kernel-bridge/artifacts.h"
+#include "kernel-bridge/bridge.h"
+
+#include <stdlib.h>
+
+void br_usage_read(struct usage *u, const json_t *o)
+{
+    if (!json_is_object(o))
+        return;
+    u->cpu_ms = ck_json_int(o, "cpu_ms", u->cpu_ms, NULL);
+    u->memory_bytes = ck_json_int(o, "memory_bytes", u->memory_bytes, NULL);
+    u->peak_memory_bytes = ck_json_int(o, "peak_memory_bytes", u->peak_memory_bytes, NULL);
+    u->disk_bytes = ck_json_int(o, "disk_bytes", u->disk_bytes, NULL);
+}
+
+void br_artifact_events(struct bridge *b, const char *cell, const struct artifacts *a)
+{
+    for (unsigned i = 0; i < a->n; i++) {
+        struct ev_tag tag = {.kind = EV_ARTIFACT, .class = EV_OTHER, .cell = cell, .session = ""};
+        br_append(b, &tag, evb_artifact(evlog_next(b->log), ck_wall_us() / 1000, cell, ck_buf_slice(&a->json[i])));
+    }
+}
+
+static int ask(struct bridge *b, ac_answer_cb cb, void *user, struct ck_err *err)
+{
+    return ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, cb, user, err) < 0 ? -1 : 0;
+}
+
+static void maybe_finish(struct bridge *b)
+{
+    const struct trk_cell *c = trk_active(b->trk);
+    struct artifacts none = {.n = 0}, *found = b->found;
+    if (!c || c->phase != TRK_CLOSING || !b->closing.changes_done)
+        return;
+    b->found = NULL;
+    br_cell_finish(b, found ? found : &none);
+    if (found)
+        artifacts_free(found);
+    free(found);
+}
+
+static void cell_changes(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    const struct trk_cell *c = trk_active(b->trk);
+    (void)payload;
+    if (!c)
+        return;
+    if (err) {
+        ck_log(CK_LOG_WARN, "bridge", "changes_failed cell=%s reason=%s", c->id, err->reason);
+    } else {
+        br_usage_read(&b->usage, json_object_get(answer, "usage"));
+        b->found = calloc(1, sizeof *b->found);
+        if (b->found)
+            artifacts_read(answer, b->conf.id, c->url_prefix, b->conf.limits.artifact_max, b->found);
+    }
+    b->closing.changes_done = true;
+    maybe_finish(b);
+}
+
+void br_changes_for_cell(struct bridge *b)
+{
+    struct ck_err err = CK_ERR_INIT;
+    if (!b->closing.changes_asked) {
+        b->closing.changes_asked = true;
+        if (ask(b, cell_changes, b, &err))
+            b->closing.changes_done = true;
+    }
+    maybe_finish(b);
+}
+
+static void jupyter_changes(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    (void)payload;
+    b->jupyter_changes = false;
+    if (!err) {
+        struct artifacts *a = calloc(1, sizeof *a);
+        br_usage_read(&b->usage, json_object_get(answer, "usage"));
+        if (a) {
+            artifacts_read(answer, b->conf.id, "", b->conf.limits.artifact_max, a);
+            br_artifact_events(b, "", a);
+            artifacts_free(a);
+        }
+        free(a);
+    }
+    if (b->jupyter_changes_again && b->state == BR_READY)
+        br_changes_for_jupyter(b);
+    br_cells_dispatch(b); // the next cell waited, so that it is not given these files
+}
+
+void br_changes_for_jupyter(struct bridge *b)
+{
+    const struct trk_cell *c = trk_active(b->trk);
+    struct ck_err err = CK_ERR_INIT;
+    if (c && c->phase != TRK_SENT)
+        return; // the files of this moment are that cell's to report
+    b->jupyter_changes_again = b->jupyter_changes;
+    if (!b->jupyter_changes)
+        b->jupyter_changes = !ask(b, jupyter_changes, b, &err);
+}
+
+struct command_changes {
+    struct bridge *b;
+    br_changes_cb done;
+    void *user;
+    char url_prefix[TRK_URL_PREFIX_MAX];
+};
+
+static void command_changes(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct command_changes *w = user;
+    struct artifacts *a = err ? NULL : calloc(1, sizeof *a);
+    CK_CLEAN_BUF struct ck_buf list = CK_BUF_INIT;
+    (void)payload;
+    if (a) {
+        artifacts_read(answer, w->b->conf.id, w->url_prefix, w->b->conf.limits.artifact_max, a);
+        br_artifact_events(w->b, "", a);
+        artifacts_array(a, &list);
+    }
+    w->done(w->user, list.n ? ck_buf_slice(&list) : ck_slice_str("[]"), a ? a->total : 0);
+    if (a)
+        artifacts_free(a);
+    free(a);
+    free(w);
+}
+
+void br_changes_for_command(struct bridge *b, const char *url_prefix, br_changes_cb done, void *user)
+{
+    struct ck_err err = CK_ERR_INIT;
+    // While a cell runs, what changed cannot be told apart and is the cell's to report.
+    struct command_changes *w = trk_active(b->trk) ? NULL : calloc(1, sizeof *w);
+    if (w) {
+        *w = (struct command_changes){.b = b, .done = done, .user = user};
+        snprintf(w->url_prefix, sizeof w->url_prefix, "%s", url_prefix);
+        if (!ask(b, command_changes, w, &err))
+            return;
+    }
+    free(w);
+    done(user, ck_slice_str("[]"), 0);
+}

@@ -1,0 +1,216 @@
+// A kernel's end and its successor: exits that the agent reports, kills, restarts. A fresh kernel
+// has a new key, new sockets and the session's environment; what waited for a kernel goes to it.
+#include "common/ck_json.h"
+#include "common/ck_log.h"
+#include "common/ck_time.h"
+#include "kernel-bridge/bridge.h"
+#include "kernel-bridge/service.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#define POLITE_MS 1500 // for a kernel that is asked to shut down
+#define ATTEMPTS_MAX 3
+
+static void start_kernel(struct bridge *b);
+
+static void answer_waiters(struct bridge *b, const struct ck_err *err)
+{
+    unsigned n = b->restart_waiters;
+    b->restart_waiters = 0;
+    for (unsigned i = 0; i < n; i++)
+        if (err)
+            svc_reply_error(b->svc, b->restart_waiter[i], err);
+        else
+            svc_reply_ok(b->svc, b->restart_waiter[i]);
+}
+
+void br_restart_fail(struct bridge *b, const struct ck_err *err) { answer_waiters(b, err); }
+
+static void give_up(struct bridge *b, const struct ck_err *err)
+{
+    char text[256];
+    snprintf(text, sizeof text, "a fresh kernel did not start: %.200s", err->text);
+    br_dead(b, text);
+}
+
+static void kernel_proved(struct bridge *b, const struct ck_err *err)
+{
+    if (b->state != BR_RESTARTING)
+        return;
+    if (err) {
+        give_up(b, err);
+        return;
+    }
+    b->state = BR_READY;
+    b->start_attempts = 0;
+    b->execution_count = 0;
+    ck_log(CK_LOG_INFO, "bridge", "kernel_restarted id=%s pid=%lld", b->conf.id, (long long)b->kernel_pid);
+    answer_waiters(b, NULL);
+    br_parked_flush(b);
+    br_state_event(b, "");
+    br_cells_dispatch(b);
+}
+
+static void kernel_started(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    (void)payload;
+    if (b->state != BR_RESTARTING)
+        return;
+    if (err && err->status != 410 && b->start_attempts < ATTEMPTS_MAX && ck_mono_ms() < b->start_deadline) {
+        ck_log(CK_LOG_WARN, "bridge", "kernel_start_failed id=%s attempt=%u reason=%s", b->conf.id, b->start_attempts, err->reason);
+        start_kernel(b);
+        return;
+    }
+    if (err) {
+        give_up(b, err);
+        return;
+    }
+    b->kernel_pid = ck_json_int(answer, "pid", 0, NULL);
+    b->usage.cpu_ms = 0; // of this kernel
+    br_kernel_prove(b, b->start_deadline, kernel_proved);
+}
+
+// The sockets are opened when the kernel listens; the key goes to both ends.
+static void start_kernel(struct bridge *b)
+{
+    uint8_t raw[32];
+    char key[65];
+    struct ck_err err = CK_ERR_INIT;
+    ck_random(raw, sizeof raw);
+    ck_hex(raw, sizeof raw, key);
+    json_t *env = b->kernel_env ? json_loads(b->kernel_env, 0, NULL) : json_object();
+    json_t *o = json_pack("{s:s,s:s,s:o}", "op", "kernel_start", "key", key, "env", env);
+    if (o && b->kernel_cwd[0])
+        json_object_set_new(o, "cwd", json_string(b->kernel_cwd));
+    b->start_attempts++;
+    int64_t left = b->start_deadline - ck_mono_ms();
+    if (br_kernel_connect(b, key, &err)) {
+        json_decref(o);
+        give_up(b, &err);
+    } else if (ac_request(b->ac, o, ck_slice("", 0), left > 0 ? (unsigned)left : 1, kernel_started, b, &err) < 0) {
+        give_up(b, &err);
+    }
+    explicit_bzero(raw, sizeof raw);
+    explicit_bzero(key, sizeof key);
+}
+
+static void decide_running_cell(struct bridge *b, const json_t *push)
+{
+    const struct trk_cell *c = trk_active(b->trk);
+    char detail[200];
+    int64_t sig = ck_json_int(push, "signal", 0, NULL), code = ck_json_int(push, "code", -1, NULL);
+    if (!c || b->closing.decided || (c->phase != TRK_RUNNING && c->phase != TRK_CLOSING) || c->reply)
+        return;
+    if (b->restart_wanted) {
+        br_cell_decide(b, CELL_INTERRUPTED, "restart", "the kernel was restarted while the cell ran");
+    } else if (end_begun(&c->ending)) {
+        br_cell_decide(b, trk_status(c), end_rung_name(c->ending.rung), end_tried(c->ending.rung));
+    } else if (ck_json_bool(push, "oom", false, NULL)) {
+        br_cell_decide(b, CELL_OOM, "oom",
+                       "the VM ran out of memory, so the kernel was ended; a fresh kernel starts, files are kept, "
+                       "variables are lost; use less memory at a time or a session with more memory_mb");
+    } else {
+        if (sig > 0 && sig < 65)
+            snprintf(detail, sizeof detail, "the kernel process was ended by signal %lld (%s)", (long long)sig, strsignal((int)sig));
+        else
+            snprintf(detail, sizeof detail, "the kernel process exited with code %lld", (long long)code);
+        strncat(detail, "; a fresh kernel starts, files are kept, variables are lost", sizeof detail - strlen(detail) - 1);
+        br_cell_decide(b, CELL_KERNEL_DIED, "", detail);
+    }
+}
+
+void br_kernel_exit(struct bridge *b, const json_t *push)
+{
+    int64_t pid = ck_json_int(push, "pid", 0, NULL);
+    if (b->state == BR_STARTING) {
+        br_dead(b, "the kernel ended while the session was being set up");
+        return;
+    }
+    if ((b->state != BR_READY && b->state != BR_RESTARTING) || (b->kernel_pid && pid != b->kernel_pid))
+        return;
+    if (b->state == BR_RESTARTING && !b->kernel_pid)
+        return; // of a start that kernel_started hears of
+    ck_log(CK_LOG_WARN, "bridge", "kernel_exit id=%s pid=%lld code=%lld signal=%lld oom=%d", b->conf.id, (long long)pid,
+           (long long)ck_json_int(push, "code", -1, NULL), (long long)ck_json_int(push, "signal", 0, NULL),
+           ck_json_bool(push, "oom", false, NULL));
+    b->kernel_pid = 0;
+    int64_t peak = ck_json_int(push, "peak_memory_bytes", -1, NULL);
+    if (peak > 0)
+        b->usage.peak_memory_bytes = peak;
+    bool again = b->state == BR_RESTARTING;
+    if (!again) {
+        b->state = BR_RESTARTING;
+        b->start_deadline = ck_mono_ms() + BR_KERNEL_START_MS;
+        b->start_attempts = 0;
+    }
+    uv_timer_stop(&b->restart_timer);
+    br_kernel_up_stop(b);
+    decide_running_cell(b, push);
+    trk_kernel_gone(b->trk);
+    br_fail_jupyter(b, b->restart_wanted ? "KernelRestarted" : "KernelDied",
+                    b->restart_wanted ? "the kernel was restarted" : "the kernel died; a fresh one is starting");
+    if (!b->restart_wanted && !again) // a restart that was asked for is told by the REST answer
+        br_inject_status(b, "restarting");
+    b->doomed = b->restart_wanted = false;
+    br_state_event(b, "a fresh kernel is starting");
+    if (again && b->start_attempts >= ATTEMPTS_MAX) {
+        br_dead(b, "the kernel keeps dying while it starts");
+        return;
+    }
+    start_kernel(b);
+}
+
+static void killed(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    (void)user;
+    (void)answer;
+    (void)payload;
+    if (err)
+        ck_log(CK_LOG_WARN, "bridge", "kernel_kill_failed reason=%s", err->reason);
+}
+
+void br_kernel_kill(struct bridge *b)
+{
+    struct ck_err err = CK_ERR_INIT;
+    b->doomed = true;
+    json_t *o = json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "KILL", "group", 1);
+    if (ac_request(b->ac, o, ck_slice("", 0), BR_AGENT_MS, killed, b, &err) < 0)
+        killed(b, NULL, ck_slice("", 0), &err);
+}
+
+static void not_polite(uv_timer_t *t)
+{
+    struct bridge *b = t->data;
+    if (b->restart_wanted && b->state == BR_READY) {
+        br_kernel_kill(b);
+        // and if even that has no effect within the deadline, nothing will
+        uv_timer_start(&b->restart_timer, not_polite, BR_KERNEL_START_MS, 0);
+        if (b->start_attempts++)
+            br_dead(b, "the kernel could not be killed for a restart");
+    }
+}
+
+int br_restart(struct bridge *b, struct reply_to to, struct ck_err *err)
+{
+    if (br_check_alive(b, err))
+        return -1;
+    if (b->restart_waiters == BR_WAITERS_MAX)
+        return ck_fail(err, 429, "too_many_restarts", "%d restarts are waiting already", BR_WAITERS_MAX);
+    b->restart_waiter[b->restart_waiters++] = to;
+    if (b->state != BR_READY || b->restart_wanted)
+        return 0; // a fresh kernel is on its way: it answers this one too
+    struct ck_err ignored = CK_ERR_INIT;
+    bool idle = !trk_busy(b->trk);
+    b->restart_wanted = true;
+    b->start_attempts = 0;
+    br_cells_cancel_queued(b, "the kernel was restarted before the cell began");
+    // An idle kernel gets the chance to run its exit handlers; a busy one would not look anyway.
+    if (idle && !kc_request(b->kc, JW_CONTROL, NULL, "shutdown_request", ck_slice_str("{\"restart\":true}"), &ignored))
+        uv_timer_start(&b->restart_timer, not_polite, POLITE_MS, 0);
+    else
+        uv_timer_start(&b->restart_timer, not_polite, 0, 0);
+    b->doomed = true; // no new work for it
+    return 0;
+}

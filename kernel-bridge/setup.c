@@ -1,0 +1,207 @@
+// From nothing to a session: QEMU, the template's state, the agent made this session's own, the
+// kernel too, both directions proved. A chain of callbacks, one step each; any failure ends in
+// br_dead, which fails the start: a half-personalised VM never serves anyone.
+#include "common/ck_fs.h"
+#include "common/ck_log.h"
+#include "common/ck_time.h"
+#include "kernel-bridge/bridge.h"
+
+#include <stdio.h>
+
+static void fail(struct bridge *b, const char *step, const struct ck_err *err)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s: %.200s", step, err->text);
+    br_dead(b, text);
+}
+
+void br_vm_exit(struct ck_machine *m, const struct ck_machine_exit *how, void *user)
+{
+    (void)m;
+    br_dead(user, how->reason[0] ? how->reason : "QEMU ended");
+}
+
+static void on_push(void *user, const char *ev, const json_t *header, struct ck_slice payload)
+{
+    struct bridge *b = user;
+    if (!strcmp(ev, "kernel_exit"))
+        br_kernel_exit(b, header);
+    else
+        br_command_push(b, ev, header, payload);
+}
+
+static void on_hostile(void *user)
+{
+    br_dead(user, "the guest sent a thousand malformed or wrongly signed messages, so its VM was stopped");
+}
+
+static void finished(struct bridge *b)
+{
+    void (*tell)(struct bridge *, const struct ck_err *) = b->on_setup;
+    b->on_setup = NULL;
+    b->state = BR_READY;
+    br_state_event(b, "");
+    br_parked_flush(b);
+    br_cells_dispatch(b);
+    if (tell)
+        tell(b, NULL);
+}
+
+// The first `changes` sets the line: what the template's warm-up wrote is nobody's artifact.
+static void baseline_taken(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    (void)payload;
+    if (b->state != BR_STARTING)
+        return;
+    if (err) {
+        fail(b, "asking for the files that exist", err);
+        return;
+    }
+    br_usage_read(&b->usage, json_object_get(answer, "usage"));
+    finished(b);
+}
+
+static void kernel_proved(struct bridge *b, const struct ck_err *err)
+{
+    struct ck_err e = CK_ERR_INIT;
+    if (err)
+        fail(b, "proving the kernel's connection", err);
+    else if (ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, baseline_taken, b, &e) < 0)
+        fail(b, "asking for the files that exist", &e);
+}
+
+static void kernel_personalised(void *user, const struct ck_slice *content, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    char status[16] = "";
+    struct ck_err e = CK_ERR_INIT;
+    if (!err) {
+        jscan_field_str(*content, "status", status, sizeof status);
+        if (strcmp(status, "ok")) {
+            ck_fail(&e, 502, "kernel_refused", "the kernel refused its new key");
+            err = &e;
+        }
+    }
+    if (err)
+        fail(b, "personalising the kernel", err);
+    else
+        br_kernel_prove(b, ck_mono_ms() + BR_SETUP_MS / 2, kernel_proved);
+}
+
+// The request is signed with the template's key, its reply with the new one.
+static void personalise_kernel(struct bridge *b)
+{
+    uint8_t raw[32], seed[32];
+    char key[65], seed_hex[65], content[256];
+    struct ck_err err = CK_ERR_INIT;
+    ck_random(raw, sizeof raw);
+    ck_random(seed, sizeof seed);
+    ck_hex(raw, sizeof raw, key);
+    ck_hex(seed, sizeof seed, seed_hex);
+    snprintf(content, sizeof content, "{\"key\":\"%s\",\"seed\":\"%s\"}", key, seed_hex);
+    if (kc_call(b->kc, JW_CONTROL, "cellkeep_personalise", ck_slice_str(content), BR_SETUP_MS / 2, kernel_personalised, b, &err))
+        fail(b, "personalising the kernel", &err);
+    else
+        kc_set_key(b->kc, key);
+    explicit_bzero(raw, sizeof raw);
+    explicit_bzero(key, sizeof key);
+    explicit_bzero(content, sizeof content);
+}
+
+static void agent_personalised(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    struct ck_err e = CK_ERR_INIT;
+    (void)answer;
+    (void)payload;
+    if (b->state != BR_STARTING)
+        return;
+    if (err)
+        fail(b, "personalising the VM", err);
+    else if (br_kernel_connect(b, "template", &e))
+        fail(b, "connecting to the kernel", &e);
+    else
+        personalise_kernel(b);
+}
+
+static void personalise_agent(struct bridge *b)
+{
+    uint8_t key[AW_KEY_LEN], entropy[64], id[16];
+    char key_hex[2 * AW_KEY_LEN + 1], machine_id[33], host[16];
+    struct ck_err err = CK_ERR_INIT;
+    ck_random(key, sizeof key);
+    ck_random(entropy, sizeof entropy);
+    ck_random(id, sizeof id);
+    ck_hex(key, sizeof key, key_hex);
+    ck_hex(id, sizeof id, machine_id);
+    snprintf(host, sizeof host, "ck-%.8s", b->conf.id);
+    json_t *o = json_pack("{s:s,s:s,s:I,s:s,s:s}", "op", "personalise", "key", key_hex, "time_us",
+                          (json_int_t)ck_wall_us(), "hostname", host, "machine_id", machine_id);
+    if (ac_personalise(b->ac, o, ck_slice(entropy, sizeof entropy), key, BR_SETUP_MS / 2, agent_personalised, b, &err) < 0)
+        fail(b, "personalising the VM", &err);
+    explicit_bzero(key, sizeof key);
+    explicit_bzero(key_hex, sizeof key_hex);
+    explicit_bzero(entropy, sizeof entropy);
+}
+
+static void running(struct ck_machine *m, const struct ck_err *err, void *user)
+{
+    struct bridge *b = user;
+    struct ck_err e = CK_ERR_INIT;
+    (void)m;
+    if (b->state != BR_STARTING)
+        return;
+    if (err) {
+        fail(b, "letting the VM run", err);
+        return;
+    }
+    struct ac_opts o = {.loop = b->loop, .zctx = b->zctx, .port = b->port[CK_VM_PORT_AGENT], .on_push = on_push,
+                        .on_hostile = on_hostile, .user = b};
+    b->ac = ac_open(&o, &e);
+    if (!b->ac)
+        fail(b, "connecting to the VM's agent", &e);
+    else
+        personalise_agent(b);
+}
+
+static void restored(struct ck_machine *m, const struct ck_err *err, void *user)
+{
+    struct bridge *b = user;
+    struct ck_err e = CK_ERR_INIT;
+    if (b->state != BR_STARTING)
+        return;
+    if (err)
+        fail(b, "restoring the template", err);
+    else if (ck_machine_cont(m, running, b, &e))
+        fail(b, "letting the VM run", &e);
+}
+
+static void started(struct ck_machine *m, const struct ck_err *err, void *user)
+{
+    struct bridge *b = user;
+    struct ck_err e = CK_ERR_INIT;
+    int fd = b->state_fd;
+    if (b->state != BR_STARTING)
+        return;
+    if (err) {
+        fail(b, "starting QEMU", err);
+        return;
+    }
+    b->state_fd = -1; // the machine takes it over
+    if (ck_machine_restore(m, fd, restored, b, &e))
+        fail(b, "restoring the template", &e);
+}
+
+int br_setup(struct bridge *b, struct ck_err *err)
+{
+    char disk[PATH_MAX];
+    if (ck_path(disk, sizeof disk, err, "%s/disk.qcow2", b->conf.dir))
+        return -1;
+    struct ck_machine_opts o = {.loop = b->loop, .template = &b->template, .disk = disk, .ram_fd = b->ram_fd,
+                                .on_exit = br_vm_exit, .user = b};
+    memcpy(o.host_port, b->port, sizeof o.host_port);
+    if (ck_machine_new(&o, &b->machine, err))
+        return -1;
+    return ck_machine_start(b->machine, started, b, err);
+}
