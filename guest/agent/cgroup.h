@@ -1,0 +1,32 @@
+// The guest's own cgroup v2 tree:
+//   /                 the agent, at raised priority
+//   /zygote           the Python that kernels are forked from; its memory is protected
+//   /user             everything of the user: memory.max, pids.max
+//   /user/<name>      one kernel or one command
+// Main thread only.
+#pragma once
+#include "common/ck_error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define AG_CGROUP_NAME_MAX 40
+#define AG_PIDS_MAX 1024
+
+int ag_cgroup_init(struct ck_err *err);
+
+int ag_cgroup_make(const char *name, struct ck_err *err);         // below /user
+int ag_cgroup_procs_fd(const char *name, struct ck_err *err);     // its cgroup.procs, for spawn; "zygote" is the zygote's
+int ag_cgroup_add(const char *name, int pid, struct ck_err *err); // moves a process
+void ag_cgroup_kill(const char *name);                            // SIGKILL to all in it
+int ag_cgroup_remove(const char *name);                           // -1 while processes are left in it
+
+// What the zygote holds now is taken from the user's memory limit and kept from reclaim.
+void ag_cgroup_set_limits(void);
+
+struct ag_usage {
+    uint64_t cpu_ms, memory_bytes, peak_memory_bytes;
+};
+// name NULL = all of /user.
+void ag_cgroup_usage(const char *name, struct ag_usage *out);
+uint64_t ag_cgroup_oom_kills(const char *name);

@@ -1,0 +1,174 @@
+#!/bin/bash
+# Makes the guest image, or finds the one that is there already.
+#
+#   build.sh --cache DIR --agent FILE [--packages FILE] [--suite bookworm]
+#
+# Everything is named by the hash of what it is made from:
+#   DIR/rootfs/HASH/   root.erofs vmlinuz modules/ rootfs.json         packages, suite, rootfs.sh
+#   DIR/images/HASH/   root.erofs vmlinuz initrd image.json            the above, agent, hook, initrd.sh
+# Folders are made under a temporary name, synced and renamed, so what has its final name is whole.
+# The last line on standard output is the image's folder; progress goes to standard error.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+hook=$here/../kernel
+cache='' agent='' packages=$here/packages.txt suite=bookworm
+work='' log='' job=''
+
+say() { echo "image: $*" >&2; }
+usage() {
+  echo "usage: build.sh --cache DIR --agent FILE [--packages FILE] [--suite NAME]" >&2
+  exit 2
+}
+
+while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || usage
+  case $1 in
+    --cache) cache=$2 ;;
+    --agent) agent=$2 ;;
+    --packages) packages=$2 ;;
+    --suite) suite=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+[ -n "$cache" ] && [ -n "$agent" ] || usage
+
+die() {
+  say "failed: $*"
+  exit 1
+}
+
+# What most likely went wrong, in one line, from the log of a failed step.
+explain() {
+  if [ ! -s "$log" ]; then
+    echo "the step ended without a word"
+  elif grep -qiE 'no space left on device|write error.*space' "$log"; then
+    echo "the disk is full; free about 5 GB below $cache and run it again"
+  elif grep -qiE 'could not resolve|failed to fetch|temporary failure|unable to connect|connection (failed|timed out|refused)|network is unreachable' "$log"; then
+    echo "the Debian mirror cannot be reached; check the network and /etc/apt/sources.list, then run it again"
+  elif grep -qiE 'unable to locate package|has no installation candidate' "$log"; then
+    grep -iE 'unable to locate package|has no installation candidate' "$log" | tail -n 1 | sed 's/^E: //; s/$/; correct the package list/'
+  else
+    echo "see the lines above"
+  fi
+}
+
+cleanup() {
+  code=$?
+  trap - EXIT INT TERM HUP
+  if [ -n "$job" ] && kill -0 "$job" 2>/dev/null; then
+    kill -TERM "$job" 2>/dev/null || true
+    wait "$job" 2>/dev/null || true
+  fi
+  if [ -n "$work" ] && [ -d "$work" ]; then
+    rm -rf --one-file-system "$work"
+    [ $code -eq 0 ] || say "the half-made folder was removed; nothing of it will be used"
+  fi
+  exit $code
+}
+trap cleanup EXIT
+trap 'say "interrupted"; exit 130' INT
+trap 'say "stopped"; exit 143' TERM HUP
+
+hash_of() { cat "$@" | sha256sum | cut -c1-32; }
+package_list() { sed 's/#.*//' "$packages" | tr -s ' \t\n' '\n' | sort -u; }
+
+check_tools() {
+  local missing=()
+  for tool in mmdebstrap mkfs.erofs cpio unshare dpkg-deb flock; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+  done
+  [ ${#missing[@]} -eq 0 ] || die "missing: ${missing[*]}. Run: apt-get install mmdebstrap erofs-utils cpio util-linux dpkg"
+}
+
+# need MEGABYTES: refuses to start what cannot end well.
+need() {
+  local free
+  free=$(df -Pm "$cache" | awk 'NR == 2 { print $4 }')
+  [ "$free" -ge "$1" ] || die "$cache has $free MB free and about $1 MB are needed"
+}
+
+# Runs a step in the background, its words to the log, with a sign of life every few seconds.
+run_step() {
+  local start=$SECONDS last=0
+  "$@" &
+  job=$!
+  while kill -0 "$job" 2>/dev/null; do
+    sleep 0.2
+    if [ $((SECONDS - start)) -ge $((last + 10)) ]; then
+      last=$((SECONDS - start))
+      say "  ${last} s: $(tail -n 1 "$log" 2>/dev/null | tr -d '\r' | cut -c1-90)"
+    fi
+  done
+  if ! wait "$job"; then
+    job=''
+    { grep -iE '(^|[^a-z])error' "$log" | head -n 5 && tail -n 15 "$log"; } >&2 || true
+    die "$(explain)"
+  fi
+  job=''
+}
+
+# publish TEMPORARY FINAL: synced and renamed.
+publish() {
+  sync -f "$1"
+  mv -T "$1" "$2"
+  sync -f "$(dirname "$2")"
+  work=''
+}
+
+make_rootfs() {
+  [ "$(id -u)" -eq 0 ] || die "the root filesystem is made as root; run it with sudo"
+  check_tools
+  need 5000
+  say "making the root filesystem: $(package_list | wc -l) packages and what they need, a few minutes"
+  work=$(mktemp -d "$cache/rootfs/tmp.XXXXXX")
+  chmod 755 "$work"
+  log=$work/log
+  run_step "$here/rootfs.sh" "$work" "$suite" "$packages" "$log"
+  rm -f "$log"
+  publish "$work" "$1"
+}
+
+make_image() {
+  check_tools
+  need 200
+  say "packing agent and kernel modules (4/4)"
+  work=$(mktemp -d "$cache/images/tmp.XXXXXX")
+  chmod 755 "$work"
+  log=$work.log
+  if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" && ln "$1/root.erofs" "$1/vmlinuz" "$work/"; } 2>"$log"; then
+    tail -n 15 "$log" >&2
+    die "$(explain)"
+  fi
+  rm -f "$log"
+  local rest
+  rest=$(sed 's/^{//; s/}$//' "$1/rootfs.json")
+  printf '{"magic":"cellkeep-image","version":1,"rootfs":"%s","agent":"%s",%s}\n' \
+    "$(basename "$1")" "$(hash_of "$agent")" "$rest" >"$work/image.json"
+  publish "$work" "$2"
+}
+
+[ -f "$agent" ] || die "no agent at $agent; build the target ck-agent"
+[ -r "$packages" ] || die "cannot read the package list $packages"
+mkdir -p "$cache/rootfs" "$cache/images" 2>/dev/null || die "cannot write below $cache"
+cache=$(cd "$cache" && pwd)
+
+rootfs_hash=$({ package_list; echo "$suite"; cat "$here/rootfs.sh"; } | sha256sum | cut -c1-32)
+image_hash=$({ echo "$rootfs_hash"; cat "$agent" "$hook"/*.py "$here/initrd.sh"; } | sha256sum | cut -c1-32)
+rootfs=$cache/rootfs/$rootfs_hash image=$cache/images/$image_hash
+
+whole() { [ -f "$image/image.json" ] && [ -f "$image/root.erofs" ] && [ -f "$image/vmlinuz" ] && [ -f "$image/initrd" ]; }
+
+if ! whole; then
+  exec 9>"$cache/.lock"
+  flock -n 9 || { say "another build is running; waiting for it" && flock 9; }
+  # under the lock, what has a temporary name is a build that was killed
+  rm -rf --one-file-system "$cache"/rootfs/tmp.* "$cache"/images/tmp.*
+  if ! whole; then
+    rm -rf --one-file-system "$image"
+    [ -f "$rootfs/rootfs.json" ] || { rm -rf --one-file-system "$rootfs"; make_rootfs "$rootfs"; }
+    make_image "$rootfs" "$image"
+  fi
+fi
+echo "$image"

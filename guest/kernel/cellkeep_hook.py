@@ -1,0 +1,387 @@
+"""The kernel of a cellkeep guest: ipykernel with five changes.
+
+* It can be *personalised*: a control request gives a clone its own key, identity and randomness.
+* Output is lossless and bounded: the publishing socket never drops, and who prints faster than the
+  bridge reads waits (after a few MiB) instead of filling the guest's memory.
+* Messages reach the publishing thread without a second event loop in between (fewer thread
+  switches for every cell), and a flush waits for nothing.
+* What child processes and C libraries write to descriptors 1 and 2 arrives within its cell, is
+  decoded across chunk borders, and does not get lost when it is not UTF-8.
+* History lives in memory; no connection file is written; completion does without jedi.
+
+Runs as the guest's user. Holds no secret but the kernel's own message key.
+"""
+
+import codecs
+import fcntl
+import os
+import queue
+import random
+import select
+import sys
+import threading
+import time
+import uuid
+
+import zmq
+from ipykernel import iostream
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from jupyter_client.session import extract_header, new_id
+from tornado import ioloop
+from traitlets import Float
+from traitlets.config import Config
+
+PORTS = {"shell_port": 5555, "iopub_port": 5556, "stdin_port": 5557, "control_port": 5558, "hb_port": 5559}
+
+CHUNK = 256 * 1024  # characters of one stream message
+PENDING_MAX = 8 * 1024 * 1024  # bytes waiting for the publishing thread
+SOCKET_MESSAGES = 64  # messages waiting in the socket
+FLUSH_INTERVAL = 0.1  # seconds until a print without a flush is published
+
+
+def reseed(seed):
+    """Makes every generator that libraries share start from `seed` (bytes) instead of the template's state."""
+    random.seed(seed)
+    stretched = random.Random(seed)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed([stretched.getrandbits(32) for _ in range(16)])
+    uuid._node = stretched.getrandbits(47) | (1 << 40)  # a random node: the multicast bit says so
+    uuid._last_timestamp = None
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile._name_sequence = None
+    ssl = sys.modules.get("ssl")
+    if ssl is not None:
+        ssl.RAND_add(seed, len(seed))
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+
+
+class Publisher(iostream.IOPubThread):
+    """Sends what the kernel publishes, from a thread of its own.
+
+    Everything goes through one queue, in order: messages, and functions to run in the thread. At most
+    PENDING_MAX bytes wait in it; producers then wait too, except for the threads named in `hasty`.
+    """
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.background_socket = iostream.BackgroundSocket(self)
+        self.hasty = set()
+        self._queue = queue.SimpleQueue()
+        self._room = threading.Condition()
+        self._pending = 0
+        self._due = {}  # stream -> when to flush it; touched by the thread alone
+        self._master_pid = os.getpid()
+        self.thread = threading.Thread(target=self._main, name="IOPub", daemon=True)
+        self.thread.pydev_do_not_trace = True
+        self.thread.is_pydev_daemon_thread = True
+
+    def start(self):
+        self.thread.start()
+        self.hasty.add(self.thread.ident)
+
+    def stop(self):
+        if self.thread.is_alive() and os.getpid() == self._master_pid:
+            self._queue.put(None)
+            self.thread.join(5)
+
+    def schedule(self, f):
+        if self.thread.is_alive() and os.getpid() == self._master_pid:
+            self._queue.put(f)
+        else:
+            f()
+
+    def flush_later(self, stream):
+        def note():
+            self._due.setdefault(stream, time.monotonic() + FLUSH_INTERVAL)
+
+        self._queue.put(note)
+
+    def wait_for_room(self):
+        if self._pending < PENDING_MAX or threading.get_ident() in self.hasty:
+            return
+        with self._room:
+            while self._pending >= PENDING_MAX and self.thread.is_alive():
+                self._room.wait(1)
+
+    def enqueue(self, parts, copy=True):
+        size = sum(p.nbytes if isinstance(p, memoryview) else len(p) for p in parts)
+        with self._room:
+            self._pending += size
+        self._queue.put((parts, copy, size))
+
+    def send_multipart(self, parts, flags=0, copy=True, track=False):
+        if os.getpid() != self._master_pid:
+            return  # a fork has no thread; its prints go through descriptor 1
+        self.wait_for_room()
+        self.enqueue(parts, copy)
+
+    def _timeout(self):
+        return max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
+
+    def _flush_due(self):
+        now = time.monotonic()
+        for stream in [s for s, due in self._due.items() if due <= now]:
+            del self._due[stream]
+            stream._publish()
+
+    def _send(self, parts, copy, size):
+        try:
+            if self.socket is not None:
+                self.socket.send_multipart(parts, copy=copy)
+        finally:
+            with self._room:
+                self._pending -= size
+                self._room.notify_all()
+
+    def _main(self):
+        while True:
+            try:
+                item = self._queue.get(timeout=self._timeout())
+            except queue.Empty:
+                self._flush_due()
+                continue
+            if item is None:
+                return
+            try:
+                if callable(item):
+                    item()
+                else:
+                    self._send(*item)
+                if self._due:
+                    self._flush_due()
+            except Exception:  # one bad message must not silence the kernel
+                continue
+
+
+class _Direct:
+    """Lets Session.send enqueue without waiting (the caller has waited, and holds a lock now)."""
+
+    def __init__(self, publisher):
+        self.send_multipart = lambda parts, copy=True, track=False: publisher.enqueue(parts, copy)
+
+
+class OutStream(iostream.OutStream):
+    """sys.stdout or sys.stderr of the kernel, and the matching descriptor."""
+
+    def __init__(self, session, pub_thread, name, pipe=None, echo=None, *, watchfd=True, isatty=False):
+        self.session = session
+        self.pub_thread = pub_thread
+        self.name = name
+        self.topic = b"stream." + name.encode()
+        self.parent_header = {}
+        self.echo = None
+        self._exc = None
+        self._isatty = bool(isatty)
+        self._master_pid = os.getpid()
+        self._direct = _Direct(pub_thread)
+        self._buffer_lock = threading.RLock()
+        self._parts = []
+        self._size = 0
+        self._announced = False
+        self._fd = {"stdout": 1, "stderr": 2}[name]
+        self._fd_lock = threading.RLock()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._watch()
+
+    # --- the descriptor ---------------------------------------------------------------------------
+
+    def _watch(self):
+        self._read_end, write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._original_stdstream_copy = os.dup(self._fd)
+        os.dup2(write_end, self._fd, inheritable=True)
+        os.close(write_end)
+        self.watch_fd_thread = threading.Thread(target=self._watch_main, name="watch-" + self.name, daemon=True)
+        self.watch_fd_thread.pydev_do_not_trace = True
+        self.watch_fd_thread.is_pydev_daemon_thread = True
+        self.watch_fd_thread.start()
+
+    def _watch_main(self):
+        poll = select.poll()
+        poll.register(self._read_end, select.POLLIN)
+        while True:
+            try:
+                poll.poll()
+                if not self._drain():
+                    return
+            except Exception:
+                time.sleep(0.1)
+
+    def _drain(self):
+        """Passes on what is in the pipe now. False at its end."""
+        with self._fd_lock:
+            for _ in range(64):  # bounded: the kernel's thread must get back to its cell
+                try:
+                    data = os.read(self._read_end, 65536)
+                except BlockingIOError:
+                    return True
+                if not data:
+                    return False
+                self._append(self._decoder.decode(data))
+        return True
+
+    def fileno(self):
+        return self._fd
+
+    def isatty(self):
+        return self._isatty
+
+    # --- the text stream --------------------------------------------------------------------------
+
+    def set_parent(self, parent):
+        self.flush()  # what is waiting belongs to the cell before
+        self.parent_header = extract_header(parent)
+
+    def write(self, string):
+        if not isinstance(string, str):
+            raise TypeError(f"write() argument must be str, not {type(string)}")
+        if self.pub_thread is None:
+            raise ValueError("I/O operation on closed file")
+        if os.getpid() != self._master_pid:
+            os.write(self._fd, string.encode("utf-8", "replace"))  # the parent watches the other end
+        elif len(string) <= CHUNK:
+            self._append(string)
+        else:
+            for at in range(0, len(string), CHUNK):
+                self._append(string[at : at + CHUNK])
+        return len(string)
+
+    def _append(self, string):
+        if not string:
+            return
+        with self._buffer_lock:
+            self._parts.append(string)
+            self._size += len(string)
+            full = self._size >= CHUNK
+            announce = not full and not self._announced
+            self._announced = self._announced or announce
+        if full:
+            self._publish()
+        elif announce:
+            self.pub_thread.flush_later(self)
+
+    def _publish(self):
+        if not self._parts or self.pub_thread is None:
+            self._announced = False
+            return
+        self.pub_thread.wait_for_room()
+        with self._buffer_lock:
+            text = "".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+            self._announced = False
+            if text:
+                # a lone surrogate cannot be encoded; it must not take the rest of the output with it
+                text = text.encode("utf-8", "replace").decode("utf-8")
+                self.session.send(
+                    self._direct,
+                    "stream",
+                    content={"name": self.name, "text": text},
+                    parent=self.parent_header,
+                    ident=self.topic,
+                )
+
+    def flush(self):
+        if os.getpid() != self._master_pid or self.pub_thread is None:
+            return
+        if threading.current_thread() is not self.watch_fd_thread:
+            self._drain()
+        self._publish()
+
+    def close(self):
+        self.pub_thread = None
+
+    @property
+    def closed(self):
+        return self.pub_thread is None
+
+
+class Kernel(IPythonKernel):
+    _execute_sleep = Float(0.0)  # output is enqueued before the reply, so there is nothing to wait for
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.control_handlers["cellkeep_personalise"] = self.cellkeep_personalise
+
+    async def _flush_control_queue(self):
+        """ipykernel asks the control thread for a sign of life before every shell message; its answer was never
+        waited for."""
+
+    async def cellkeep_personalise(self, stream, ident, parent):
+        """Makes a clone its own: answers signed with the new key, or an error with nothing changed."""
+        try:
+            key = parent["content"]["key"].encode("ascii")
+            seed = bytes.fromhex(parent["content"]["seed"])
+            env = dict(parent["content"].get("env") or {})
+            cwd = parent["content"].get("cwd")
+            if not key or len(seed) < 16 or not all(isinstance(v, str) for v in env.values()):
+                raise ValueError("key, at least 16 bytes of seed, and text in env are wanted")
+            if cwd:
+                os.chdir(cwd)
+            os.environ.update(env)
+            reseed(seed)
+            self.ident = str(uuid.uuid4())
+            self.shell.displayhook.topic = self._topic("execute_result")
+            self.session.digest_history.clear()
+            self.session.session = new_id()
+            self.session.key = key
+            reply = {"status": "ok"}
+        except Exception as e:
+            reply = {"status": "error", "ename": type(e).__name__, "evalue": str(e), "traceback": []}
+        self.session.send(stream, "cellkeep_personalise_reply", reply, parent, ident=ident)
+
+
+class KernelApp(IPKernelApp):
+    kernel_class = Kernel
+    outstream_class = "cellkeep_hook.OutStream"
+
+    def init_connection_file(self):
+        """The agent names the key; nobody else connects."""
+
+    def write_connection_file(self):
+        pass
+
+    def log_connection_info(self):
+        self._ports = {"shell": 5555, "iopub": 5556, "stdin": 5557, "control": 5558, "hb": 5559}
+
+    def init_iopub(self, context):
+        self.iopub_socket = context.socket(zmq.PUB)
+        self.iopub_socket.linger = 1000
+        self.iopub_socket.setsockopt(zmq.XPUB_NODROP, 1)
+        self.iopub_socket.sndhwm = SOCKET_MESSAGES
+        self.iopub_port = self._bind_socket(self.iopub_socket, self.iopub_port)
+        self.configure_tornado_logger()
+        self.iopub_thread = Publisher(self.iopub_socket)
+        self.iopub_thread.start()
+        self.iopub_socket = self.iopub_thread.background_socket
+
+    def init_kernel(self):
+        super().init_kernel()
+        # a control message must get through while the output waits
+        self.iopub_thread.hasty.add(self.control_thread.ident)
+
+    def start_and_tell(self, ready):
+        self.kernel.start()
+        self.io_loop = ioloop.IOLoop.current()
+        self.io_loop.add_callback(ready)
+        try:
+            self.io_loop.start()
+        except KeyboardInterrupt:
+            pass
+
+
+def make_app(key):
+    """An initialised application: its sockets are bound, nothing is served yet."""
+    config = Config()
+    config.HistoryManager.hist_file = ":memory:"
+    config.IPCompleter.use_jedi = False
+    app = KernelApp.instance(config=config, ip="0.0.0.0", transport="tcp", **PORTS)
+    app.matplotlib = "inline"
+    app.session.key = key.encode("utf-8")
+    app.initialize(argv=[])
+    return app

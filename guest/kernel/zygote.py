@@ -1,0 +1,319 @@
+"""The parent of all kernels: imports the usual libraries once and forks.
+
+Started by the agent (descriptor 3 is a socketpair to it, one JSON object a datagram):
+
+  out  {"event":"progress","percent":N,"text":T}  {"event":"serving"}  {"event":"warm"}
+       {"event":"warmed"}  {"event":"failed","text":T}
+  in   {"op":"kernel","key":K,"cwd":D,"env":{}} + a descriptor: fork a kernel that reports there
+       {"op":"exercise"}: run a client against the kernel, so that its first cell finds everything warm
+
+A kernel is forked twice, so that it becomes a child of PID 1. Nothing in this process may start a
+thread: a fork takes only one along. `--again` (after a death) serves as soon as ipykernel is
+imported, and imports the rest while nobody asks.
+"""
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+LINK_FD = 3
+MESSAGE_MAX = 256 * 1024
+HOME = "/home/user"
+
+os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # else debugpy warns about frozen modules
+os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+
+def set_dumpable(on):
+    """While off, processes of the same user cannot read or trace this one."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(4, int(on), 0, 0, 0)
+
+
+# --- warming up ---------------------------------------------------------------------------------------
+
+
+def draw_figure():
+    """Fills the font cache, and loads what only drawing loads."""
+    import io
+
+    import matplotlib
+
+    before = matplotlib.get_backend()
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots()
+    ax.plot([1, 2, 3], label="a")
+    ax.bar([1, 2, 3], [3, 2, 1])
+    ax.set_title("Ä $x^2$")
+    ax.legend()
+    fig.savefig(io.BytesIO(), format="png", bbox_inches="tight")
+    plt.close("all")
+    matplotlib.use(before)
+
+
+def use_pandas():
+    import io
+
+    import pandas as pd
+
+    frame = pd.read_csv(io.StringIO("month,revenue\nJan,120\nFeb,150\n"))
+    frame.groupby("month").sum()
+    frame.describe().to_html()
+    repr(frame)
+
+
+def use_numpy():
+    import numpy as np
+
+    a = np.arange(64.0).reshape(8, 8) + np.eye(8)
+    np.linalg.solve(a @ a.T + np.eye(8), np.ones(8))
+    np.random.default_rng().normal(size=8)
+
+
+def steps():
+    """(percent when it begins, text, function). The first one is all that a kernel needs."""
+
+    def imports(*names):
+        return lambda: [importlib.import_module(name) for name in names]
+
+    return [
+        (8, "importing ipykernel", imports("cellkeep_hook", "ipykernel.inprocess", "IPython.core.completerlib")),
+        (20, "importing numpy and pandas", imports("numpy", "numpy.random", "pandas")),
+        (34, "importing matplotlib", imports("matplotlib.pyplot", "matplotlib_inline.backend_inline", "mpl_toolkits")),
+        (42, "drawing a first figure", draw_figure),
+        (46, "importing scipy and seaborn", imports("scipy.stats", "seaborn")),
+        (54, "importing plotly", imports("plotly.graph_objects", "plotly.express")),
+        (58, "importing scikit-learn", imports("sklearn.base", "sklearn.linear_model")),
+        (62, "importing openpyxl and pillow", imports("openpyxl", "PIL.Image", "PIL.PngImagePlugin")),
+        (65, "using them once", lambda: (use_pandas(), use_numpy())),
+    ]
+
+
+# --- the link to the agent ----------------------------------------------------------------------------
+
+
+class Link:
+    def __init__(self, sock):
+        self.sock = sock
+
+    def say(self, event, **fields):
+        self.sock.send(json.dumps({"event": event, **fields}).encode())
+
+    def waiting(self):
+        return bool(select.select([self.sock], [], [], 0)[0])
+
+    def receive(self):
+        """The next request and its descriptor (or None). Ends the process when the agent is gone."""
+        data, fds, _, _ = socket.recv_fds(self.sock, MESSAGE_MAX, 1)
+        if not data:
+            os._exit(0)
+        return json.loads(data), (fds[0] if fds else None)
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+# --- the kernel's process -----------------------------------------------------------------------------
+
+
+class Died(Exception):
+    pass
+
+
+def become_kernel(status):
+    """In the grandchild: waits to be PID 1's child, reports, waits for leave to go on."""
+    os.setsid()
+    while os.getppid() != 1:
+        time.sleep(0.001)
+    set_dumpable(True)
+    status.send(json.dumps({"pid": os.getpid()}).encode())
+    if status.recv(16) != b"go":
+        raise Died
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+
+
+def fork_kernel(link, fd):
+    """The kernel's status socket in the kernel's process, None in the zygote."""
+    status = socket.socket(fileno=fd)
+    pid = os.fork()
+    if pid:
+        status.close()
+        os.waitpid(pid, 0)
+        return None
+    link.sock.close()
+    if os.fork():
+        os._exit(0)
+    try:
+        become_kernel(status)
+    except BaseException:
+        os._exit(1)
+    return status
+
+
+def prepare_process(request):
+    import site
+
+    import cellkeep_hook
+
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    cellkeep_hook.reseed(os.urandom(32))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [p for p in sys.path if p != here]
+    user_site = site.getusersitepackages()  # so that what is installed later is found at once
+    os.makedirs(user_site, exist_ok=True)
+    if user_site not in sys.path:
+        site.addsitedir(user_site)
+    sys.argv = ["ipykernel_launcher"]
+
+
+def run_kernel(request, status):
+    import cellkeep_hook
+
+    try:
+        prepare_process(request)
+        app = cellkeep_hook.make_app(request["key"])
+    except BaseException as e:
+        status.send(json.dumps({"error": f"{type(e).__name__}: {e}"[:300]}).encode())
+        os._exit(1)
+
+    def ready():
+        gc.collect()
+        gc.freeze()
+        status.send(b'{"ready": true}')
+        status.close()
+
+    request.clear()
+    app.start_and_tell(ready)
+
+
+# --- exercise -----------------------------------------------------------------------------------------
+
+# Silent, so that counter, history and namespace of the kernel stay untouched.
+EXERCISES = [
+    "1 + 1",
+    "print('x'); display(1)",
+    """exec('''
+import io, pandas as pd, matplotlib.pyplot as plt
+frame = pd.DataFrame({"a": [1, 2, 3]})
+display(frame)
+plt.plot([1, 2, 3]); plt.title("warm"); plt.show()
+plt.figure(); plt.bar([1, 2], [2, 1])
+plt.savefig(io.BytesIO())
+''', {})""",
+    "get_ipython().run_cell('', silent=True) and None",
+    "1 / 0",
+    "def f(:",
+    "[delattr(__import__('sys'), n) for n in ('last_type', 'last_value', 'last_traceback') if hasattr(__import__('sys'), n)] and None",
+    "__import__('matplotlib.pyplot').pyplot.close('all')",
+    "__import__('gc').collect() and __import__('gc').freeze()",
+]
+
+
+def exercise():
+    from jupyter_client import BlockingKernelClient
+
+    client = BlockingKernelClient(ip="127.0.0.1", transport="tcp")
+    client.shell_port, client.iopub_port, client.stdin_port, client.control_port, client.hb_port = range(5555, 5560)
+    client.session.key = b"template"
+    client.start_channels()
+    client.wait_for_ready(timeout=120)
+    for msg_id in (
+        client.complete("impor", 5),
+        client.complete("__import__('numpy').ar"),
+        client.inspect("print"),
+        client.history(hist_access_type="tail", n=3),
+        client.is_complete("for x in y:"),
+        client.comm_info(),
+    ):
+        client._recv_reply(msg_id, timeout=60)
+    for code in EXERCISES:
+        client.execute_interactive(code, silent=True, store_history=False, allow_stdin=False, timeout=120,
+                                   output_hook=lambda msg: None)
+    client.stop_channels()
+
+
+def fork_exercise(link):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            exercise()
+            os._exit(0)
+        except BaseException as e:
+            link.say("failed", text=f"warming up the kernel: {type(e).__name__}: {e}"[:150])
+            os._exit(1)
+    if os.waitpid(pid, 0)[1] == 0:
+        link.say("warmed")
+
+
+# --- main ---------------------------------------------------------------------------------------------
+
+
+def run_step(link, step):
+    percent, text, function = step
+    link.say("progress", percent=percent, text=text)
+    try:
+        function()
+    except Exception as e:
+        link.say("failed", text=f"{text}: {type(e).__name__}: {e}"[:150])
+
+
+def serve(link, todo):
+    """Returns only in a kernel's process: the request and the status socket."""
+    while True:
+        if todo and not link.waiting():
+            run_step(link, todo.pop(0))
+            if not todo:
+                gc.collect()
+                gc.freeze()
+                link.say("warm")
+            continue
+        request, fd = link.receive()
+        if request["op"] == "kernel" and fd is not None:
+            status = fork_kernel(link, fd)
+            if status is not None:
+                return request, status
+        elif request["op"] == "exercise":
+            fork_exercise(link)
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_dumpable(False)
+    os.chdir(HOME)
+    link = Link(socket.socket(fileno=LINK_FD))
+    todo = steps()
+    if "--first" in sys.argv:
+        while todo:
+            run_step(link, todo.pop(0))
+    else:
+        run_step(link, todo.pop(0))
+    if threads() != 1:
+        link.say("failed", text="a library started a thread in the process that kernels are forked from")
+    gc.collect()
+    gc.freeze()
+    link.say("serving")
+    if not todo:
+        link.say("warm")
+    request, status = serve(link, todo)
+    del link, todo
+    run_kernel(request, status)
+
+
+if __name__ == "__main__":
+    main()
