@@ -191,7 +191,9 @@ static void start_body(struct http_req *r)
         return;
     }
     if (!streamed && r->head.content_length > (int64_t)collect_cap(r)) {
-        refuse(r, 413, "body_too_large", "the request body is over the limit of this URL");
+        char said[80];
+        snprintf(said, sizeof said, "the request body is over the limit of %zu bytes", collect_cap(r));
+        refuse(r, 413, "body_too_large", said);
         return;
     }
     r->body_max = streamed ? 0 : collect_cap(r);
