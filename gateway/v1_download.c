@@ -92,7 +92,6 @@ static void add_headers(struct v1_get *g, const json_t *stat)
     }
     http_header_add(g->r, "Cache-Control", "private, no-cache");
     http_header_add(g->r, "Accept-Ranges", "bytes");
-    http_header_add(g->r, "X-Content-Type-Options", "nosniff");
     http_header_add(g->r, "Content-Security-Policy", "sandbox; default-src 'none'");
     struct ck_buf b = CK_BUF_INIT;
     bool attachment = !v1_mime_inert(g->type) || http_query(g->r, "download");
