@@ -200,8 +200,7 @@ int64_t ac_personalise(struct ac *a, json_t *header, struct ck_slice entropy, co
     int64_t rid = ac_request(a, header, entropy, deadline_ms, cb, user, err);
     if (rid > 0) {
         memcpy(a->next_key, key, sizeof a->next_key);
-        a->key_changing = true;
-        a->out_n = 0;
+        a->key_changing = true; // our own numbers simply go on growing
     }
     return rid;
 }

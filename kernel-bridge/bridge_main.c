@@ -129,8 +129,15 @@ static int enter_jail(struct process *p, struct ck_err *err)
     struct bridge *b = &p->b;
     int keep[] = {RAM_FD, STATUS_FD, p->listen_fd, b->state_fd};
     struct ck_jail_report report;
+    char qemu_dir[PATH_MAX];
+    snprintf(qemu_dir, sizeof qemu_dir, "%s", b->template.qemu_path);
+    char *slash = strrchr(qemu_dir, '/');
+    if (slash)
+        *slash = 0;
     struct ck_jail_opts o = {.id = b->conf.id, .session_dir = b->conf.dir, .template_dir = b->template.dir,
-                             .image_dir = b->template.image_dir, .kvm = b->template.accel == CK_ACCEL_KVM,
+                             .image_dir = b->template.image_dir,
+                             .extra_dir = strncmp(qemu_dir, "/usr/", 5) ? qemu_dir : NULL, // a QEMU of the operator's own
+                             .kvm = b->template.accel == CK_ACCEL_KVM,
                              .uid = b->conf.uid, .gid = b->conf.gid, .keep = keep, .nkeep = 4,
                              .required = b->conf.jail_required, .skip = b->conf.jail_skip};
     CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;

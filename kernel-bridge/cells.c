@@ -38,7 +38,7 @@ static void end_cell(struct bridge *b, struct trk_cell *c, enum cell_status stat
                                 : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));
     if (frame)
         cellbook_add(&b->book, c->id, status, frame);
-    ck_log(CK_LOG_INFO, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status), f.wall_ms);
+    ck_log(CK_LOG_DEBUG, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status), f.wall_ms);
     put_event(b, EV_CELL, c->id, frame);
     trk_finish(b->trk, c);
     trk_cell_free(c);
@@ -258,7 +258,7 @@ static void signalled(void *user, const json_t *answer, struct ck_slice payload,
 static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
 {
     struct ck_err err = CK_ERR_INIT;
-    ck_log(CK_LOG_INFO, "bridge", "cell_ending id=%s step=%s", c->id, end_rung_name(rung));
+    ck_log(CK_LOG_DEBUG, "bridge", "cell_ending id=%s step=%s", c->id, end_rung_name(rung));
     switch (rung) {
     case END_INTERRUPTED:
         kc_request(b->kc, JW_CONTROL, NULL, "interrupt_request", ck_slice_str("{}"), &err); // the next rung follows anyway
