@@ -11,7 +11,8 @@
 
 #include <stdlib.h>
 
-#define LIST_MAX 10000
+#define LIST_MAX 2000 // entries; the answer of a bridge fits that many with names of usual length
+#define LIST_MIN 20
 #define ETAG_MAX 128
 #define NS_PER_S 1000000000
 
@@ -22,6 +23,7 @@ struct v1_get {
     char path[V1_PATH_MAX];
     char etag[ETAG_MAX]; // "" = none
     int64_t stat_rid, list_rid, read_rid;
+    int list_limit;
     struct v1_range range;
     char type[V1_MIME_MAX];
     bool streaming;
@@ -69,6 +71,21 @@ static void reply_list(struct v1_get *g, const json_t *re)
     get_free(g);
 }
 
+static void ask_for_list(struct v1_get *g)
+{
+    get_op(g, json_pack("{s:s,s:i}", "op", "file_list", "limit", g->list_limit), &g->list_rid);
+}
+
+// Names are so long that the answer did not fit: fewer of them do.
+static bool list_again(struct v1_get *g, const struct ck_err *err)
+{
+    if (strcmp(err->reason, "answer_too_large") || g->list_limit / 4 < LIST_MIN)
+        return false;
+    g->list_limit /= 4;
+    ask_for_list(g);
+    return true;
+}
+
 static void list_folder(struct v1_get *g)
 {
     if (http_query(g->r, "archive")) {
@@ -77,7 +94,8 @@ static void list_folder(struct v1_get *g)
         get_fail(g, &err);
         return;
     }
-    get_op(g, json_pack("{s:s,s:i}", "op", "file_list", "limit", LIST_MAX), &g->list_rid);
+    g->list_limit = LIST_MAX;
+    ask_for_list(g);
 }
 
 // --- files -----------------------------------------------------------------------------------------
@@ -240,7 +258,10 @@ static void on_frame(struct bridge_link *l, void *user, const json_t *h, const s
     struct v1_get *g = user;
     struct ck_err err = CK_ERR_INIT;
     int64_t rid = ck_json_int(h, "re", -1, NULL);
-    if (bridge_error(h, &err))
+    bool failed = bridge_error(h, &err);
+    if (failed && rid == g->list_rid && list_again(g, &err))
+        return;
+    if (failed)
         get_fail(g, &err);
     else if (rid == g->stat_rid)
         on_stat(g, h);
