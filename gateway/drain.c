@@ -1,0 +1,89 @@
+// Draining in two steps: first everything that is busy is brought to an end side by side (connections,
+// sessions, pool), then what all of it stands on is closed.
+#include "gateway/drain.h"
+
+#include "common/ck_log.h"
+#include "gateway/http_server.h"
+#include "gateway/launcher.h"
+#include "gateway/pool.h"
+#include "gateway/registry_run.h"
+#include "gateway/store.h"
+
+#include <signal.h>
+
+#define GRACE_MS 5000 // for requests that are being answered
+
+static void on_store_closed(void *user)
+{
+    struct drain *d = user;
+    d->g->store = NULL;
+    ck_log(CK_LOG_INFO, "serve", "drained");
+}
+
+static void second_step(struct drain *d)
+{
+    if (!d->http_done || !d->registry_done || !d->pool_done)
+        return;
+    for (int i = 0; i < 3; i++)
+        uv_close((uv_handle_t *)&d->signals[i], NULL);
+    registry_close(d->g->registry);
+    http_server_close(d->g->http);
+    store_close(d->g->store, on_store_closed, d);
+}
+
+static void on_http_drained(void *user)
+{
+    struct drain *d = user;
+    d->http_done = true;
+    second_step(d);
+}
+
+static void on_registry_quiet(void *user)
+{
+    struct drain *d = user;
+    d->registry_done = true;
+    second_step(d);
+}
+
+static void on_pool_closed(void *user)
+{
+    struct drain *d = user;
+    d->pool_done = true;
+    second_step(d);
+}
+
+static void begin(struct drain *d)
+{
+    bool kill = d->g->config->on_exit == CONFIG_EXIT_KILL;
+    d->begun = true;
+    d->g->draining = true;
+    ck_log(CK_LOG_INFO, "serve", "draining on_exit=%s sessions=%zu", kill ? "kill" : "keep", registry_count(d->g->registry));
+    http_server_drain(d->g->http, GRACE_MS, on_http_drained, d);
+    pool_close(d->g->pool, on_pool_closed, d);
+    launcher_close(d->launcher); // fails what is still starting
+    registry_drain(d->g->registry, kill, on_registry_quiet, d);
+}
+
+static void on_signal(uv_signal_t *h, int signo)
+{
+    struct drain *d = h->data;
+    ck_log(CK_LOG_INFO, "serve", "signal number=%d", signo);
+    if (!d->begun) {
+        begin(d);
+        return;
+    }
+    d->at_once = true;
+    uv_stop(h->loop);
+}
+
+void drain_on_signals(struct drain *d, struct gateway *g, struct launcher *l)
+{
+    static const int signos[3] = {SIGTERM, SIGINT, SIGHUP};
+    d->g = g;
+    d->launcher = l;
+    for (int i = 0; i < 3; i++) {
+        uv_signal_init(g->loop, &d->signals[i]);
+        d->signals[i].data = d;
+        uv_signal_start(&d->signals[i], on_signal, signos[i]);
+    }
+}

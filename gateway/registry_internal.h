@@ -1,0 +1,71 @@
+// Shared by registry*.c and session.c only.
+#pragma once
+#include "gateway/bridge_link.h"
+#include "gateway/launcher.h"
+#include "gateway/registry.h"
+#include "gateway/store.h"
+
+#include <uv.h>
+
+struct pool;
+
+struct deletion_waiter {
+    struct deletion_waiter *next;
+    registry_done done;
+    void *user;
+};
+
+// What the registry keeps about a session beside what everybody sees. `pub` is first.
+struct entry {
+    struct session pub;
+    struct registry *reg;
+    struct entry *next, *prev; // in the list, by creation
+    int refs;                  // the list holds one
+    struct bridge_proc *proc;  // NULL once its process is known to be gone and its folder removed
+    struct bridge_link *follow;
+    uv_timer_t retry;          // of the follow link
+    bool retry_open;           // the handle is live
+    int follow_tries;
+    bool closing;              // being deleted
+    struct deletion_waiter *waiters;
+};
+
+struct js_entry {
+    struct jsession pub;
+    struct js_entry *next, *prev;
+};
+
+struct registry {
+    uv_loop_t *loop;
+    struct store *store;
+    struct pool *pool;
+    struct launcher *launcher;
+    const struct config *config;
+    char template_dir[PATH_MAX], sessions_dir[PATH_MAX], accelerator[8];
+    int memory_mb;
+    struct entry *first, *last;
+    struct js_entry *js_first, *js_last;
+    size_t nlive;     // in the list and not dead
+    size_t ncreating;
+    size_t nending;   // being deleted
+    size_t created, failed, died; // since the start
+    bool draining;
+    void (*quiet)(void *user); // when nothing is being created or ended any more
+    void *quiet_user;
+};
+
+// session.c
+struct entry *entry_new(struct registry *r, const char *id); // one reference; metadata and timeouts are {}
+void entry_set_state(struct entry *e, enum session_state state, const char *reason); // keeps nlive; stores a death
+void entry_link(struct entry *e);
+void entry_unlink(struct entry *e);
+
+// registry_follow.c: learns the state of a session from its bridge
+void follow_start(struct entry *e);
+void follow_stop(struct entry *e);
+
+// registry_js.c
+void registry_js_restore(struct registry *r, const struct store_jsession *row);
+
+// registry.c
+void registry_maybe_quiet(struct registry *r);

@@ -1,0 +1,36 @@
+// What serve.c does with the registry beyond what the doors see. Loop thread only.
+#pragma once
+#include "gateway/config.h"
+#include "gateway/registry.h"
+#include "gateway/store.h"
+
+struct pool;
+struct launcher;
+
+struct registry_options { // strings are copied
+    uv_loop_t *loop;
+    struct store *store;
+    struct pool *pool;
+    struct launcher *launcher;
+    const struct config *config;
+    const char *template_dir, *sessions_dir, *accelerator;
+    int memory_mb;
+};
+
+struct registry *registry_new(const struct registry_options *opt); // NULL = out of memory
+// Reads the database and the sessions folder: sessions whose bridge lives are taken up again, the
+// others are dead; pooled bridges go to the pool; what nobody knows is ended and removed in the
+// background. Before the loop runs (reads files).
+int registry_recover(struct registry *r, struct ck_err *err);
+
+// No new sessions; those on their way are finished. With kill, every session is ended for good,
+// otherwise they are left running for the next gateway. quiet is called (perhaps from inside the
+// call) when nothing is under way any more.
+void registry_drain(struct registry *r, bool kill, void (*quiet)(void *user), void *user);
+void registry_close(struct registry *r); // drops links and timers; then let the loop run empty
+void registry_free(struct registry *r);  // NULL is fine
+
+struct registry_counts {
+    size_t by_state[SESSION_DEAD + 1], creating, ending, created, failed, died;
+};
+void registry_count_states(const struct registry *r, struct registry_counts *out);

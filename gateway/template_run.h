@@ -1,0 +1,18 @@
+// Gets the template that sessions start from, by running `cellkeep template ensure --json` as a child:
+// building one takes minutes, runs a loop of its own and is none of the gateway's code. Blocks; before
+// the loop only. Its progress lines go to our standard error.
+#pragma once
+#include "common/ck_error.h"
+#include "gateway/config.h"
+
+#include <limits.h>
+
+struct template_info {
+    char dir[PATH_MAX], image_dir[PATH_MAX];
+    char accelerator[8], reason[512];
+    int memory_mb;
+};
+
+// exe = path of this program. Fails with the child's own last words on standard error already printed
+// (err says only that it failed), or with what was wrong with its answer.
+int template_ensure(const char *exe, const struct config *c, struct template_info *out, struct ck_err *err);
