@@ -108,7 +108,6 @@ static int run(struct serve *s, struct ck_err *err)
     int ram_fd = -1;
     if (check_host(s, err) || store_open(&s->loop, s->config.state_dir, &s->g.store, err) || get_template(s, &ram_fd, err))
         return -1;
-    umask(077); // after the template, whose files every bridge's user must read
     if (start_sessions(s, ram_fd, err) || start_http(s, err))
         return -1;
     drain_on_signals(&s->drain, &s->g, s->launcher);
@@ -136,6 +135,7 @@ static void prepare_process(const struct config *c)
     ck_log_level_from_name(c->log_level, &level);
     ck_log_set_level(level);
     signal(SIGPIPE, SIG_IGN);
+    umask(022); // children inherit it: bridges of other uids read what the template builder makes
 }
 
 int ck_cmd_serve(int argc, char **argv)

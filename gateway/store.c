@@ -5,10 +5,12 @@
 #include "common/ck_fs.h"
 #include "common/ck_log.h"
 
-#include <sqlite3.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define APPLICATION_ID 0x436b6570 // "Ckep"
 #define PARAMS_MAX 11
@@ -139,6 +141,14 @@ static void free_store(struct store *s)
     free(s);
 }
 
+// SQLite would make the file readable by everybody; its -wal and -shm take over the mode of this one.
+static void make_private(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        close(fd);
+}
+
 int store_open(uv_loop_t *loop, const char *state_dir, struct store **out, struct ck_err *err)
 {
     char path[PATH_MAX];
@@ -149,6 +159,7 @@ int store_open(uv_loop_t *loop, const char *state_dir, struct store **out, struc
     }
     s->loop = loop;
     s->queue_end = &s->queue;
+    make_private(path);
     if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL) ||
         sqlite3_busy_timeout(s->db, 2000) ||
         sqlite3_exec(s->db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;", NULL, NULL, NULL)) {
