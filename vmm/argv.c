@@ -175,7 +175,7 @@ static void add_net(struct build *b, const struct ck_vm_spec *s)
     for (int i = 0; i < CK_VM_PORTS && s->host_port[i]; i++)
         n += (size_t)snprintf(fwd + n, sizeof fwd - n, ",hostfwd=tcp:127.0.0.1:%u-:%d", (unsigned)s->host_port[i],
                               CK_VM_PORT_FIRST + i);
-    opt(b, "-netdev", "user,id=net,restrict=on%s", fwd); // restrict: no host, no LAN, no DNS
+    opt(b, "-netdev", "user,id=net,restrict=on,ipv6=off%s", fwd); // restrict: no host, no LAN, no DNS
     opt(b, "-device", "virtio-net-device,netdev=net,mac=52:54:00:12:34:56");
     opt(b, "-object", "rng-random,id=rng,filename=/dev/urandom");
     opt(b, "-device", "virtio-rng-device,rng=rng");

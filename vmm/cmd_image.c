@@ -3,16 +3,19 @@
 // image has been checked.
 #include "vmm/cmds.h"
 
+#include "common/ck_clean.h"
 #include "common/ck_fs.h"
 #include "common/ck_time.h"
 #include "vmm/cmd_opts.h"
 #include "vmm/image.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,10 +25,11 @@ static const char usage[] =
     "usage: cellkeep image build [options]\n"
     "\n"
     "Builds the guest image (root file system, kernel, initrd) from Debian packages, when it does not\n"
-    "exist yet for this recipe. Needs root.\n"
+    "exist yet for this recipe. Needs root for that.\n"
     "\n"
     "  --cache-dir DIR   where images and templates live (CELLKEEP_CACHE_DIR)\n"
-    "  --recipe FILE     the script to run; default: guest/image/build.sh of the source tree\n";
+    "  --recipe FILE     the script to run; default: guest/image/build.sh of the source tree\n"
+    "  --agent FILE      the guest agent; default: guest/ck-agent beside this program\n";
 
 static int find_recipe(const struct ck_cmd_opts *o, char out[PATH_MAX], struct ck_err *err)
 {
@@ -34,18 +38,48 @@ static int find_recipe(const struct ck_cmd_opts *o, char out[PATH_MAX], struct c
     if (rc)
         return rc;
     if (access(out, R_OK))
-        return ck_fail_errno(err, errno, 500, "no_recipe", "cannot read the recipe %s, say --recipe FILE", out);
+        return ck_fail_errno(err, errno, 500, "no_recipe", "cannot read the recipe (say --recipe FILE) %s", out);
     return 0;
 }
 
-// The recipe inherits our environment (proxies, TMPDIR) and terminal; Ctrl-C reaches it too, so it
-// gets the time to clean up while we wait.
-static int run_recipe(const char *recipe, const char *cache, struct ck_err *err)
+static int find_agent(const struct ck_cmd_opts *o, char out[PATH_MAX], struct ck_err *err)
 {
-    char *argv[] = {(char *)"bash", (char *)recipe, (char *)"--cache-dir", (char *)cache, NULL};
-    pid_t pid;
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, old_int, old_quit;
+    char self[PATH_MAX];
+    if (o->agent)
+        return ck_path(out, PATH_MAX, err, "%s", o->agent);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/');
+    if (!slash)
+        return ck_fail(err, 500, "no_agent", "cannot find the guest agent, say --agent FILE");
+    *slash = 0;
+    return ck_path(out, PATH_MAX, err, "%s/guest/ck-agent", self);
+}
+
+// The recipe's last line on stdout is the image's folder. Anything longer than a path is cut.
+static void read_last_line(int fd, char line[PATH_MAX])
+{
+    size_t n = 0;
+    bool ended = false;
+    FILE *f = fdopen(fd, "r");
+    for (int c; f && (c = getc(f)) != EOF;) {
+        if (ended && c != '\n')
+            n = 0;
+        ended = c == '\n';
+        if (!ended && n < PATH_MAX - 1)
+            line[n++] = (char)c;
+    }
+    line[n] = 0;
+    if (f)
+        fclose(f);
+    else
+        close(fd);
+}
+
+static int start(char **argv, int out, pid_t *pid)
+{
     posix_spawnattr_t attr;
+    posix_spawn_file_actions_t act;
     sigset_t defaults;
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGINT);
@@ -53,10 +87,29 @@ static int run_recipe(const char *recipe, const char *cache, struct ck_err *err)
     posix_spawnattr_init(&attr);
     posix_spawnattr_setsigdefault(&attr, &defaults);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
+    posix_spawn_file_actions_init(&act);
+    posix_spawn_file_actions_adddup2(&act, out, STDOUT_FILENO);
+    int rc = posix_spawnp(pid, "bash", &act, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&act);
+    posix_spawnattr_destroy(&attr);
+    return rc;
+}
+
+// The recipe inherits our environment (proxies, TMPDIR) and terminal; Ctrl-C reaches it too, so it
+// gets the time to clean up while we wait.
+static int run_recipe(const char *recipe, const char *cache, const char *agent, char dir[PATH_MAX], struct ck_err *err)
+{
+    char *argv[] = {(char *)"bash", (char *)recipe, (char *)"--cache", (char *)cache, (char *)"--agent", (char *)agent, NULL};
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, old_int, old_quit;
+    pid_t pid = -1;
+    int p[2], status = 0;
+    if (pipe2(p, O_CLOEXEC))
+        return ck_fail_errno(err, errno, 500, "cannot_start", "cannot make a pipe");
     sigaction(SIGINT, &ignore, &old_int);
     sigaction(SIGQUIT, &ignore, &old_quit);
-    int status = 0, rc = posix_spawnp(&pid, "bash", NULL, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
+    int rc = start(argv, p[1], &pid);
+    close(p[1]);
+    read_last_line(p[0], dir);
     while (!rc && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     sigaction(SIGINT, &old_int, NULL);
@@ -70,12 +123,22 @@ static int run_recipe(const char *recipe, const char *cache, struct ck_err *err)
     return 0;
 }
 
+// The newest image.json is the image in use: confirmed today counts as built today.
+static int confirm(const char *dir, struct ck_image *image, struct ck_err *err)
+{
+    char path[PATH_MAX];
+    if (ck_image_load(dir, image, err) || ck_path(path, sizeof path, err, "%s/image.json", image->dir))
+        return -1;
+    utimensat(AT_FDCWD, path, NULL, 0); // refused to others than its owner: then it stays as it is
+    return 0;
+}
+
 int ck_cmd_image(int argc, char **argv)
 {
     struct ck_cmd_opts o;
     struct ck_err err = CK_ERR_INIT;
     const char *words[1];
-    char recipe[PATH_MAX];
+    char recipe[PATH_MAX], agent[PATH_MAX], dir[PATH_MAX], size[32];
     int n, bad = ck_cmd_opts_parse(argc, argv, &o, words, 1, &n, &err);
     if (!bad && o.help) {
         fputs(usage, stdout);
@@ -87,10 +150,9 @@ int ck_cmd_image(int argc, char **argv)
     }
     struct ck_image image;
     int64_t t0 = ck_mono_ms();
-    if (find_recipe(&o, recipe, &err) || ck_mkdirs(o.cache_dir, 0755, &err) || run_recipe(recipe, o.cache_dir, &err) ||
-        ck_image_find(o.cache_dir, &image, &err))
+    if (find_recipe(&o, recipe, &err) || find_agent(&o, agent, &err) || ck_mkdirs(o.cache_dir, 0755, &err) ||
+        run_recipe(recipe, o.cache_dir, agent, dir, &err) || confirm(dir, &image, &err))
         return ck_cmd_fail("image", &err);
-    char size[32];
     ck_cmd_size(image.root_bytes, size);
     fprintf(stderr, "image: %s (%s) ready after %.1f s\n", image.hash, size, (double)(ck_mono_ms() - t0) / 1000);
     printf("%s\n", image.dir);

@@ -9,7 +9,7 @@
 
 struct ck_cmd_opts {
     char cache_dir[PATH_MAX], state_dir[PATH_MAX];
-    const char *accel, *image, *qemu, *recipe; // NULL when not given (accel: "auto")
+    const char *accel, *image, *qemu, *recipe, *agent; // NULL when not given (accel: "auto")
     unsigned memory_mb;
     bool json, rebuild, help;
 };

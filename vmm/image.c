@@ -29,7 +29,7 @@ static int need_file(const char *dir, const char *name, uint64_t *bytes, struct 
     return 0;
 }
 
-static int check_json(const char *path, struct ck_image *out, struct ck_err *err)
+static int check_json(const char *path, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     struct ck_err inner = CK_ERR_INIT;
@@ -45,9 +45,6 @@ static int check_json(const char *path, struct ck_image *out, struct ck_err *err
                        "%s has magic \"%.32s\" version %lld, this cellkeep reads \"cellkeep-image\" version 1: run "
                        "`cellkeep image build`",
                        path, magic, (long long)version);
-    const char *hash = ck_json_str(j, "hash", "", NULL);
-    if (strcmp(hash, out->hash))
-        return ck_fail(err, 500, "bad_image", "%s names another image than its folder: run `cellkeep image build`", path);
     return 0;
 }
 
@@ -73,7 +70,7 @@ int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err)
     if (stat(path, &st))
         return ck_fail_errno(err, errno, 500, "bad_image", "the guest image is not complete (%s), run `cellkeep image build`", path);
     out->built_s = st.st_mtime;
-    if (check_json(path, out, err) || need_file(out->dir, "root.erofs", &out->root_bytes, err) ||
+    if (check_json(path, err) || need_file(out->dir, "root.erofs", &out->root_bytes, err) ||
         need_file(out->dir, "vmlinuz", NULL, err) || need_file(out->dir, "initrd", NULL, err))
         return -1;
     return 0;

@@ -152,7 +152,7 @@ static bool join(const char *base, void *user)
 
 enum ck_jail_result ck_jail_cgroup(struct ck_jail_ctx *c, char *reason, size_t room)
 {
-    struct want w = {.o = c->o, .e = ENOENT};
+    struct want w = {.o = c->o, .e = EACCES};
     ck_jail_sweep_cgroups();
     if (has(ROOT, "cgroup.controllers")) {
         if (each_base(ROOT, "", join, &w))

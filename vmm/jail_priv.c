@@ -192,9 +192,12 @@ enum ck_jail_result ck_jail_uid(struct ck_jail_ctx *c, char *reason, size_t room
         return CK_JAIL_UNAVAILABLE;
     }
     int groups = c->o->kvm ? group_of_kvm(&kvm) : 0;
-    if (!c->dry && chown(c->o->session_dir, c->uid, c->gid))
+    struct stat st;
+    if (stat(c->o->session_dir, &st) || (!c->dry && chown(c->o->session_dir, c->uid, c->gid)))
         return ck_jail_errno(CK_JAIL_REFUSED, reason, room, "giving the session's folder to its user");
     if (!ck_jail_applied(c->report, CK_JAIL_MOUNT_NS) && !c->dry && !reachable(c)) {
+        if (chown(c->o->session_dir, st.st_uid, st.st_gid)) // or root without capabilities could not write there
+            c->fatal = true;
         snprintf(reason, room, "uid %u could not reach the template's or the session's folder", (unsigned)c->uid);
         return CK_JAIL_UNAVAILABLE;
     }
