@@ -173,9 +173,11 @@ void ws_set_max_message(struct ws_conn *w, size_t max);
 int ws_send(struct ws_conn *w, bool binary, const void *p, size_t n);               // copies
 int ws_send_blob(struct ws_conn *w, bool binary, struct ck_blob *b, size_t off, size_t n); // takes a reference of its own
 size_t ws_queued(const struct ws_conn *w);
-// Bytes that the client's host has not acknowledged: those queued here and those in the system's
-// buffer. Also valid in on_close, as of the end. (Frame heads and TLS count too: never too little.)
-size_t ws_unreached(const struct ws_conn *w);
+// Delivery: the place in the output right after what was given to ws_send() so far, and the place up
+// to which the client's host has acknowledged the bytes (under TLS possibly less, never more). Both
+// also in on_close, as of the end.
+uint64_t ws_position(const struct ws_conn *w);
+uint64_t ws_reached(struct ws_conn *w);
 void ws_pause(struct ws_conn *w);  // stop reading from the client (pings are still answered from what came)
 void ws_resume(struct ws_conn *w);
 // Closing handshake, then TCP close (at once after 5 s); what is queued goes out first. Never use

@@ -56,6 +56,7 @@ struct http_conn {
     int64_t deadline;  // ck_mono_ms() value at which the current wait has failed; 0 = none
     int64_t write_deadline;
     uint64_t discarded; // in LINGER
+    uint64_t flushed;   // bytes of the output that left lws for certain, when it holds some back
     struct ck_buf in;  // input not yet consumed
     struct out_queue out;
     struct http_req *req; // in BODY, WAIT, FLUSH; NULL when the answer was the server's own
@@ -119,8 +120,8 @@ struct ws_conn {
     int64_t next_ping, last_heard;
     int close_code;    // received or sent, 1006 = none
     bool close_sent, close_received;
-    size_t unreached;  // bytes that were not even queued, because the connection was ending;
-                       // once conn is NULL: all that did not reach the client
+    uint64_t position, reached; // as ws_position() and ws_reached() say, once conn is NULL
+    uint64_t dropped;  // bytes that were not even queued, because the connection was ending
 };
 
 struct http_server {

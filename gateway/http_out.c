@@ -109,6 +109,7 @@ static void drop_head(struct out_queue *q)
 void out_consume(struct out_queue *q, size_t n)
 {
     q->bytes -= n;
+    q->consumed += n;
     while (n) {
         struct out_chunk *c = q->head;
         size_t take = c->n < n ? c->n : n;

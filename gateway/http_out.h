@@ -8,7 +8,8 @@ struct out_chunk;
 
 struct out_queue {
     struct out_chunk *head, *tail;
-    size_t bytes; // waiting
+    size_t bytes;      // waiting
+    uint64_t consumed; // taken from the front so far
 };
 
 int out_copy(struct out_queue *q, const void *p, size_t n); // -1 = out of memory

@@ -9,7 +9,6 @@
 static struct ws_conn *orphan(struct http_req *r, struct ws_conn *w)
 {
     struct http_server *s = r->srv;
-    w->unreached = SIZE_MAX / 2;
     w->next_orphan = s->orphans;
     s->orphans = w;
     uv_timer_start(&s->tick, s->tick.timer_cb, 0, s->draining ? 200 : 1000);
@@ -69,7 +68,8 @@ struct ws_conn *http_ws_accept(struct http_req *r, const char *subprotocol, cons
 
 void ws_closed(struct ws_conn *w)
 {
-    w->unreached = ws_unreached(w);
+    w->position = ws_position(w);
+    ws_reached(w);
     w->conn = NULL;
     w->srv->nws--;
     w->ev.on_close(w, w->user, w->close_code);
@@ -109,6 +109,7 @@ static void send_close(struct ws_conn *w, int code, const char *text)
 static void on_close_frame(struct ws_conn *w, struct ck_slice payload)
 {
     int code = ws_close_code(payload);
+    ws_reached(w); // its frame acknowledged what came before, ours is not acknowledged yet
     w->close_received = true;
     w->close_code = code;
     send_close(w, code, "");
@@ -218,7 +219,8 @@ static int send_message(struct ws_conn *w, bool binary, struct ck_blob *blob, co
 {
     struct http_conn *c = w->conn;
     if (!c || c->killed || w->close_sent) {
-        w->unreached += n;
+        w->dropped += n;
+        w->position += n; // for an orphan
         return 0;
     }
     if (queue_message(w, binary ? WS_BINARY : WS_TEXT, blob, p, n))
@@ -242,15 +244,25 @@ size_t ws_queued(const struct ws_conn *w)
     return w->conn ? w->conn->out.bytes : 0;
 }
 
-size_t ws_unreached(const struct ws_conn *w)
+uint64_t ws_position(const struct ws_conn *w)
 {
+    return w->conn ? w->conn->out.consumed + w->conn->out.bytes + w->dropped : w->position;
+}
+
+uint64_t ws_reached(struct ws_conn *w)
+{
+    struct http_conn *c = w->conn;
     int sent = 0;
-    if (!w->conn)
-        return w->unreached;
+    if (!c)
+        return w->reached;
     // The kernel still answers for a connection that was reset: what its peer never acknowledged.
-    if (ioctl(lws_get_socket_fd(w->conn->wsi), SIOCOUTQ, &sent) || sent < 0)
+    if (ioctl(lws_get_socket_fd(c->wsi), SIOCOUTQ, &sent) || sent < 0)
         sent = 0;
-    return w->conn->out.bytes + (size_t)sent + w->unreached;
+    uint64_t out = lws_partial_buffered(c->wsi) ? c->flushed : c->out.consumed;
+    out = out > (uint64_t)sent ? out - (uint64_t)sent : 0;
+    if (out > w->reached) // under TLS the kernel counts more bytes than we do: an older answer may be better
+        w->reached = out;
+    return w->reached;
 }
 
 void ws_pause(struct ws_conn *w)

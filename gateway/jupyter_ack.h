@@ -1,8 +1,7 @@
-// Which event of the session has reached the client: maps "bytes of the WebSocket still unsent" back
-// to "sequence number delivered". Pure; the caller reads the queue length and the clock.
+// Which event of the session has reached the client: maps a place in the WebSocket's output back to a
+// sequence number. Pure; the caller asks the socket for the places.
 #pragma once
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define JUP_ACK_MARKS 256
@@ -10,19 +9,16 @@
 struct jup_ack {
     struct {
         uint64_t seq;
-        uint64_t end; // bytes given to the socket in all, once this event's frame was queued
+        uint64_t end; // place in the output after the event's last byte
     } mark[JUP_ACK_MARKS]; // a ring, oldest at `first`
     unsigned first, n;
-    uint64_t given;    // bytes queued in all
-    uint64_t acked;    // last seq returned by jup_ack_reached
+    uint64_t acked; // last seq returned by jup_ack_reached
 };
 
-// An event was queued as `bytes` of payload (0 for one that the client does not get). Seqs only grow.
-// When the ring is full the newest marks are merged: acks become coarser, never early.
-void jup_ack_queued(struct jup_ack *a, uint64_t seq, size_t bytes);
-// Bytes that belong to no event (answers of our own).
-void jup_ack_other(struct jup_ack *a, size_t bytes);
-// `unsent` bytes still wait. Returns the newest seq that is out completely and was not returned
-// before, or 0.
-uint64_t jup_ack_reached(struct jup_ack *a, size_t unsent);
+// Everything up to this event was given to the socket, whose output now ends at `end`. Neither number
+// ever goes back. When the ring is full the newest marks are merged: acks get coarser, never early.
+void jup_ack_given(struct jup_ack *a, uint64_t seq, uint64_t end);
+// The client has the output up to `place`. Returns the newest seq that is there completely and was
+// not returned before, or 0.
+uint64_t jup_ack_reached(struct jup_ack *a, uint64_t place);
 static inline bool jup_ack_pending(const struct jup_ack *a) { return a->n > 0; }

@@ -9,22 +9,20 @@
 #include <inttypes.h>
 #include <string.h>
 
-static size_t send_out(struct jup_socket *k, const struct jup_out *m)
+static void send_out(struct jup_socket *k, const struct jup_out *m)
 {
     bool text;
     struct ck_blob *b = jup_encode(k->dialect, m, &text);
     if (!b) {
         ck_log(CK_LOG_WARN, "jupyter", "message_not_encoded kernel=%s buffers=%u", k->session->id, m->nbuffers);
-        return 0;
+        return;
     }
-    size_t n = b->n;
-    if (ws_send_blob(k->ws, !text, b, 0, n) == 1 && k->link)
+    if (ws_send_blob(k->ws, !text, b, 0, b->n) == 1 && k->link)
         bridge_link_pause(k->link);
     ck_blob_unref(b);
-    return n;
 }
 
-void jup_say(struct jup_socket *k, const struct jup_synth *s) { jup_ack_other(&k->ack, send_out(k, &s->out)); }
+void jup_say(struct jup_socket *k, const struct jup_synth *s) { send_out(k, &s->out); }
 
 void jup_say_dead(struct jup_socket *k)
 {
@@ -76,10 +74,10 @@ static void say_gap(struct jup_socket *k)
     k->gap_count = k->gap_bytes = 0;
 }
 
-static size_t deliver_message(struct jup_socket *k, const json_t *h, const struct ck_frame *f)
+static void deliver_message(struct jup_socket *k, const json_t *h, const struct ck_frame *f)
 {
     if (f->nparts < 5 || f->nparts > CK_FRAME_PARTS_MAX)
-        return 0;
+        return;
     enum jup_channel ch = jup_channel_of(ck_slice_str(ck_json_str(h, "ch", "", NULL)));
     struct jup_out m = {.channel = ch, .nbuffers = f->nparts - 5};
     struct ck_slice buffers[CK_FRAME_PARTS_MAX];
@@ -92,7 +90,8 @@ static size_t deliver_message(struct jup_socket *k, const json_t *h, const struc
     if (!strcmp(ck_json_str(h, "mt", "", NULL), "status") && ck_slice_is(m.part[3], "{\"execution_state\":\"dead\"}"))
         k->dead_said = true;
     say_gap(k);
-    return ch == JUP_CHANNEL_NONE ? 0 : send_out(k, &m);
+    if (ch != JUP_CHANNEL_NONE)
+        send_out(k, &m);
 }
 
 // --- the session's own events --------------------------------------------------------------------
@@ -115,9 +114,8 @@ void jup_deliver(struct jup_socket *k, const json_t *h, const struct ck_frame *f
 {
     const char *ev = ck_json_str(h, "ev", "", NULL);
     uint64_t seq = number(h, "seq");
-    size_t bytes = 0;
     if (!strcmp(ev, "msg")) {
-        bytes = deliver_message(k, h, frame);
+        deliver_message(k, h, frame);
     } else if (!strcmp(ev, "gap")) {
         k->gap_count += number(h, "count");
         k->gap_bytes += number(h, "bytes");
@@ -130,6 +128,6 @@ void jup_deliver(struct jup_socket *k, const json_t *h, const struct ck_frame *f
     // A gap counts as delivered with the message that it is told with.
     if (k->gap_count)
         return;
-    jup_ack_queued(&k->ack, k->last_seq, bytes);
+    jup_ack_given(&k->ack, k->last_seq, ws_position(k->ws));
     jup_socket_ack_soon(k);
 }

@@ -90,7 +90,7 @@ static void phase(struct jup_socket *k, enum jup_phase p, uint64_t ms)
 
 static void ack(struct jup_socket *k)
 {
-    uint64_t seq = jup_ack_reached(&k->ack, ws_unreached(k->ws));
+    uint64_t seq = jup_ack_reached(&k->ack, ws_reached(k->ws));
     if (seq && k->link)
         bridge_link_op(k->link, json_pack("{s:s,s:I}", "op", "ack", "seq", (json_int_t)seq), NULL, 0, NULL);
 }
