@@ -157,6 +157,7 @@ void br_cells_step(struct bridge *b, const struct trk_step *step, const struct k
 // The active cell (if its code has not ended by itself) ends like this; artifacts are still asked for
 // unless the VM is gone.
 void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended_by, const char *detail);
+void br_ending_detail(const struct trk_cell *c, char *out, size_t room); // what was tried, in words
 void br_cells_cancel_queued(struct bridge *b, const char *detail);
 void br_cells_vm_died(struct bridge *b);
 void br_cell_finish(struct bridge *b, const struct artifacts *a); // the closing cell, with what was found

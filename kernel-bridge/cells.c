@@ -50,6 +50,14 @@ static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_statu
     end_cell(b, c, status, ended_by, detail, &none);
 }
 
+void br_ending_detail(const struct trk_cell *c, char *out, size_t room)
+{
+    if (c->ending.why == END_TIMEOUT)
+        snprintf(out, room, "the cell ran longer than %" PRId64 " ms: %s", c->timeout_ms, end_tried(c->ending.rung));
+    else
+        snprintf(out, room, "the cell was cancelled: %s", end_tried(c->ending.rung));
+}
+
 void br_cell_finish(struct bridge *b, const struct artifacts *a)
 {
     struct trk_cell *c = trk_active(b->trk);
@@ -60,9 +68,7 @@ void br_cell_finish(struct bridge *b, const struct artifacts *a)
         how.status = trk_status(c);
         if (end_begun(&c->ending) && how.status != CELL_OK && how.status != CELL_ERROR) {
             snprintf(how.ended_by, sizeof how.ended_by, "%s", end_rung_name(c->ending.rung));
-            if (how.status == CELL_TIMEOUT)
-                snprintf(how.detail, sizeof how.detail, "the cell ran longer than %" PRId64 " ms, so %s", c->timeout_ms,
-                         end_tried(c->ending.rung));
+            br_ending_detail(c, how.detail, sizeof how.detail);
         } else if (how.status == CELL_INTERRUPTED) {
             snprintf(how.ended_by, sizeof how.ended_by, "interrupt");
         } else if (c->lost) {
@@ -237,9 +243,10 @@ void br_cells_vm_died(struct bridge *b)
         end_without_vm(b, c, how.status, how.ended_by, how.detail);
     else if (c && c->reply) // its code had ended; only the look for artifacts was cut short
         end_without_vm(b, c, trk_status(c), "", "the VM died right after the cell ended; artifacts were not collected");
-    else if (c && end_begun(&c->ending) && c->ending.rung == END_VM_KILLED)
-        end_without_vm(b, c, trk_status(c), "vm_kill", end_tried(END_VM_KILLED));
-    else if (c)
+    else if (c && c->ending.rung == END_VM_KILLED) {
+        br_ending_detail(c, how.detail, sizeof how.detail);
+        end_without_vm(b, c, trk_status(c), "vm_kill", how.detail);
+    } else if (c)
         end_without_vm(b, c, CELL_VM_DIED, "", b->reason);
     while ((c = trk_first_queued(b->trk)))
         end_without_vm(b, c, CELL_VM_DIED, "", b->reason);

@@ -99,14 +99,15 @@ static void start_kernel(struct bridge *b)
 static void decide_running_cell(struct bridge *b, const json_t *push)
 {
     const struct trk_cell *c = trk_active(b->trk);
-    char detail[200];
+    char detail[320];
     int64_t sig = ck_json_int(push, "signal", 0, NULL), code = ck_json_int(push, "code", -1, NULL);
     if (!c || b->closing.decided || (c->phase != TRK_RUNNING && c->phase != TRK_CLOSING) || c->reply)
         return;
     if (b->restart_wanted) {
         br_cell_decide(b, CELL_INTERRUPTED, "restart", "the kernel was restarted while the cell ran");
     } else if (end_begun(&c->ending)) {
-        br_cell_decide(b, trk_status(c), end_rung_name(c->ending.rung), end_tried(c->ending.rung));
+        br_ending_detail(c, detail, sizeof detail);
+        br_cell_decide(b, trk_status(c), end_rung_name(c->ending.rung), detail);
     } else if (ck_json_bool(push, "oom", false, NULL)) {
         br_cell_decide(b, CELL_OOM, "oom",
                        "the VM ran out of memory, so the kernel was ended; a fresh kernel starts, files are kept, "

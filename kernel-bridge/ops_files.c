@@ -130,10 +130,10 @@ static void send_chunk(struct reading *r, struct ck_slice data, bool last)
 }
 
 // The first answer tells the file's size: how much there will be.
-static int reading_begin(struct reading *r, const json_t *stat, struct ck_err *err)
+static int reading_begin(struct reading *r, const json_t *stat, int64_t start, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf f = CK_BUF_INIT;
-    int64_t size = ck_json_int(stat, "size", -1, NULL), start = r->next;
+    int64_t size = ck_json_int(stat, "size", -1, NULL);
     if (size < 0 || size > INT64_MAX / 2)
         return ck_fail(err, 502, "bad_agent", "the VM's agent gave no size");
     if (start > size)
@@ -161,7 +161,7 @@ static int chunk_check(struct reading *r, const struct chunk *k, const json_t *a
     if (!stat)
         return ck_fail(err, 502, "bad_agent", "the VM's agent gave no file status");
     if (!r->first_seen) {
-        if (reading_begin(r, stat, err))
+        if (reading_begin(r, stat, k->offset, err))
             return -1;
         if (r->end <= k->offset)
             return 1;

@@ -159,6 +159,7 @@ static void unsend(struct tracker *t)
     c->phase = TRK_QUEUED;
     c->reply = TRK_NO_REPLY;
     c->idle = c->probed = false;
+    c->started_us = c->ended_us = 0;
     c->ending = (struct ending){.rung = END_OFF};
     size_t budget = c->out.budget;
     cout_free(&c->out);
@@ -241,6 +242,15 @@ static void on_status(struct tracker *t, const struct jw_head *parent, struct ck
     if (c && idle && c->phase == TRK_RUNNING && !c->idle) {
         c->idle = true;
         c->quiet_since_ms = now_us / 1000;
+        if (!c->ended_us)
+            c->ended_us = now_us;
+    } else if (!c && idle && t->active && t->active->probed && t->active->phase == TRK_RUNNING) {
+        // The kernel speaks of later things on iopub: what the cell still waits for was lost.
+        c = out->cell = t->active;
+        c->lost = true;
+        c->phase = TRK_CLOSING;
+        end_off(&c->ending);
+        out->closing = true;
     }
 }
 
@@ -265,7 +275,8 @@ static void on_cell_reply(struct tracker *t, struct trk_cell *c, struct ck_slice
         return;
     c->reply = !strcmp(status, "ok") ? TRK_REPLY_OK : TRK_REPLY_ERROR;
     c->cancelled |= !strcmp(status, "aborted");
-    c->ended_us = now_us;
+    if (!c->ended_us)
+        c->ended_us = now_us;
     c->wants_input = false;
     c->quiet_since_ms = now_us / 1000;
     out->replied = true;

@@ -204,14 +204,17 @@ class Conn:
         return self.call("info")[0]["info"]
 
     def events(self, until, timeout=60):
-        """Events up to the first for which until(header) is true."""
+        """Events up to the first for which until(header) is true. Answers are kept for answer()."""
         self.sock.settimeout(timeout)
-        out = []
-        while True:
-            h, p = self.next()
-            out.append((h, p))
-            if until(h):
-                return out
+        out, answers = [], []
+        try:
+            while True:
+                h, p = self.next()
+                (out if "ev" in h else answers).append((h, p))
+                if "ev" in h and until(h):
+                    return out
+        finally:
+            self.kept = answers + self.kept
 
     def execute(self, code, **fields):
         cell = str(uuid.uuid4())
