@@ -153,10 +153,9 @@ static int mount_runtime(struct ck_err *err)
         mount_at("shm", "/new/dev/shm", "tmpfs", safe, "mode=1777", err) < 0)
         return -1;
     chmod("/new/dev/ptmx", 0666);
-    symlink("/proc/self/fd", "/new/dev/fd");
-    symlink("/proc/self/fd/0", "/new/dev/stdin");
-    symlink("/proc/self/fd/1", "/new/dev/stdout");
-    symlink("/proc/self/fd/2", "/new/dev/stderr");
+    if (symlink("/proc/self/fd", "/new/dev/fd") || symlink("/proc/self/fd/0", "/new/dev/stdin") ||
+        symlink("/proc/self/fd/1", "/new/dev/stdout") || symlink("/proc/self/fd/2", "/new/dev/stderr"))
+        return ck_fail_errno(err, errno, 500, "boot_failed", "cannot make the links of /dev");
     return mount_at("cgroup2", "/new/sys/fs/cgroup", "cgroup2", safe | MS_NOEXEC, NULL, err);
 }
 
