@@ -18,7 +18,7 @@ struct event {
 
 static int make(struct event *e, const char *header, const char *const *parts, uint32_t n)
 {
-    struct ck_slice s[8];
+    struct ck_slice s[8] = {0};
     struct ck_err err = CK_ERR_INIT;
     size_t used;
     for (uint32_t i = 0; i < n; i++)
