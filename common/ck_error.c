@@ -23,7 +23,8 @@ static void tidy(char *text)
     }
 }
 
-static void fill(struct ck_err *e, int status, const char *reason, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void fill(struct ck_err *e, int status, const char *reason, const char *fmt,
+                                                       va_list ap)
 {
     e->status = status;
     snprintf(e->reason, sizeof e->reason, "%s", reason);
