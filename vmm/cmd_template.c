@@ -3,6 +3,7 @@
 
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
+#include "common/ck_log.h"
 #include "common/ck_time.h"
 #include "vmm/cmd_opts.h"
 #include "vmm/template.h"
@@ -41,6 +42,7 @@ int ck_cmd_template(int argc, char **argv)
     struct ck_cmd_opts o;
     struct ck_err err = CK_ERR_INIT;
     const char *words[1];
+    ck_log_set_level(CK_LOG_WARN); // what matters is said by the command itself
     int n, bad = ck_cmd_opts_parse(argc, argv, &o, words, 1, &n, &err);
     if (!bad && o.help) {
         fputs(usage, stdout);

@@ -150,7 +150,7 @@ static void process_gone(struct ck_machine *m, int status)
 {
     struct ck_machine_exit how;
     describe(m, status, &how);
-    ck_log(how.expected ? CK_LOG_DEBUG : CK_LOG_WARN, "vmm", "qemu_gone pid=%d expected=%d reason=\"%s\"",
+    ck_log(how.expected ? CK_LOG_DEBUG : CK_LOG_INFO, "vmm", "qemu_gone pid=%d expected=%d reason=\"%s\"",
            (int)m->proc.pid, how.expected, how.reason);
     ck_machine_next(&m->state, CK_MEV_EXITED);
     m->proc = (struct ck_proc_id){0, 0};

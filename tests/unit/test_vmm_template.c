@@ -182,7 +182,7 @@ static void the_hash_depends_on_everything_that_matters(void **state)
     assert_int_equal(ck_template_hash(&t, 1 << 30, base, NULL), 0);
     assert_int_equal(strlen(base), 32);
     u = t;
-    assert_int_equal(ck_template_hash(&u, 2 << 30, h, NULL), 0);
+    assert_int_equal(ck_template_hash(&u, 2ull << 30, h, NULL), 0);
     assert_string_not_equal(base, h);
     u = t;
     u.memory_mb = 512;
