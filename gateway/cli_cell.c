@@ -113,15 +113,17 @@ static int on_event(void *ctx, const char *type, uint64_t seq, const char *data,
 {
     struct follow *f = ctx;
     json_t *o = json_loadb(data, n, JSON_ALLOW_NUL, NULL);
-    const char *cell = ck_json_str(o, strcmp(type, "done") ? "cell" : "id", "", NULL);
+    // A cell's own stream ends with the finished cell, the session's has it inside of an event.
+    json_t *finished = strcmp(type, "done") ? NULL : json_object_get(o, "finished") ? json_object_get(o, "finished") : o;
+    const char *cell = finished ? ck_json_str(finished, "id", "", NULL) : ck_json_str(o, "cell", "", NULL);
     if (!f->id[0])
         snprintf(f->id, sizeof f->id, "%s", cell);
     if (seq > f->last_seq)
         f->last_seq = seq;
     bool ours = !strcmp(cell, f->id) || !strcmp(type, "gap") || !strcmp(type, "failed");
-    if (ours && !strcmp(type, "done")) {
+    if (ours && finished) {
         json_decref(f->cell->finished);
-        f->cell->finished = json_incref(o);
+        f->cell->finished = json_incref(finished);
     } else if (ours && !strcmp(type, "input")) {
         ask(f, o);
     } else if (ours && !f->cell->quiet) {

@@ -64,13 +64,9 @@ static void feed_event(struct v1_feed *fd, const json_t *h, const struct ck_fram
         return;
     struct ck_buf b = CK_BUF_INIT;
     int full = 0;
-    bool done_on_sse = ev.kind == V1_EVENT_DONE && !fd->websocket;
-    if (done_on_sse ? ck_buf_add(&b, ev.finished.p, ev.finished.n) : v1_event_json(h, f, &ev, &b)) {
-        ck_buf_free(&b);
-        return;
-    }
-    v1_flatten(&b, 0);
-    if (fd->websocket)
+    if (v1_event_json(h, f, &ev, &b))
+        full = 0; // out of memory: the client sees the hole in the numbers
+    else if (fd->websocket)
         full = ws_send(fd->w, false, b.p, b.n);
     else
         full = http_sse_send(fd->r, ev.type, ev.seq ? (int64_t)ev.seq : -1, b.p, b.n);
