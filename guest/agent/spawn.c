@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,13 +63,21 @@ static int child_limits(const struct ag_spawn *how, const char *adj)
     return setpriority(PRIO_PROCESS, 0, 0);
 }
 
-static int child_identity(void)
+static int drop_capabilities(void)
+{
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+        if (cap != CAP_SETUID && cap != CAP_SETGID && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
+            return -1;
+    return 0;
+}
+
+static int child_identity(bool real_root)
 {
     // raw calls: glibc's wrappers would try to change the other threads of the parent's image too
-    return syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, AG_GID, AG_GID, AG_GID) < 0 ||
-                   syscall(SYS_setresuid, AG_UID, AG_UID, AG_UID) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
-               ? -1
-               : 0;
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, AG_GID, AG_GID, AG_GID) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || drop_capabilities() < 0)
+        return -1;
+    return real_root ? 0 : (int)syscall(SYS_setresuid, AG_UID, AG_UID, AG_UID);
 }
 
 // Places in[0..n-1] at 0..n-1 and closes the rest but *report, which moves up to n.
@@ -98,7 +107,7 @@ static _Noreturn void child(const struct ag_spawn *how, const char *adj, int nul
     umask(022);
     if (child_limits(how, adj) < 0)
         fail(report, STEP_LIMITS);
-    if (child_identity() < 0)
+    if (child_identity(how->real_root) < 0)
         fail(report, STEP_IDENTITY);
     if (chdir(how->cwd ? how->cwd : AG_HOME) < 0)
         fail(report, STEP_CWD);

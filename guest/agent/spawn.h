@@ -20,6 +20,7 @@ struct ag_spawn {
     int pass_fd;                 // becomes descriptor 3; -1 = none
     int cgroup_fd;               // cgroup.procs to write to; -1 = none
     int oom_score_adj;
+    bool real_root;              // keep uid 0, with no capability but changing ids: for the zygote alone
 };
 
 // A new session and process group, default signals, no new privileges, only the named descriptors.

@@ -1,6 +1,8 @@
 // Life of the zygote process. It shares one socketpair (datagrams that keep their borders) with the
 // agent: events come in, requests with a descriptor go out. When it dies a new one is started that
 // serves before it has imported everything, so that a kernel can start without waiting for it all.
+// Its real uid is 0 so that the user's code can neither kill nor trace it (a `pkill python` must not
+// make the next kernel slow); its effective uid is the user's, and no code of a user runs in it.
 #include "guest/agent/zygote.h"
 
 #include "guest/agent/cgroup.h"
@@ -118,7 +120,7 @@ static void on_message(void *ctx, int fd, short revents)
 int ag_zygote_start(struct ag_zygote *z, bool first, struct ck_err *err)
 {
     int ends[2];
-    char *argv[] = {(char *)"/usr/bin/python3", (char *)"-P", (char *)SCRIPT, (char *)(first ? "--first" : "--again"),
+    char *argv[] = {(char *)"/usr/bin/python3", (char *)"-sP", (char *)SCRIPT, (char *)(first ? "--first" : "--again"),
                     NULL};
     char **env = ag_env_make(NULL, err);
     CK_CLEAN_FD int cgroup = env ? ag_cgroup_procs_fd("zygote", err) : -1;
@@ -130,7 +132,7 @@ int ag_zygote_start(struct ag_zygote *z, bool first, struct ck_err *err)
     setsockopt(ends[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
     struct ag_spawn how = {.argv = argv, .envp = env, .stdin_fd = -1, .stdout_fd = -1,
                            .stderr_fd = first ? ag_console_fd() : -1, .pass_fd = ends[1], .cgroup_fd = cgroup,
-                           .oom_score_adj = OOM_ADJ};
+                           .oom_score_adj = OOM_ADJ, .real_root = true};
     pid_t pid = ag_spawn(&how, err);
     close(ends[1]);
     ag_env_free(env);

@@ -8,7 +8,8 @@ Started by the agent (descriptor 3 is a socketpair to it, one JSON object a data
        {"op":"exercise"}: run a client against the kernel, so that its first cell finds everything warm
 
 A kernel is forked twice, so that it becomes a child of PID 1. Nothing in this process may start a
-thread: a fork takes only one along. `--again` (after a death) serves as soon as ipykernel is
+thread: a fork takes only one along. The real uid is 0, so that the user's code cannot signal or trace
+this process; the effective uid is the user's, so that every file made here is the user's. `--again` (after a death) serves as soon as ipykernel is
 imported, and imports the rest while nobody asks.
 """
 
@@ -25,14 +26,22 @@ import time
 LINK_FD = 3
 MESSAGE_MAX = 256 * 1024
 HOME = "/home/user"
+UID = GID = 1000
 
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # else debugpy warns about frozen modules
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 
+def become_user():
+    """In a forked child, before anything else: all ids are the user's from here on, for good."""
+    os.seteuid(0)
+    os.setresgid(GID, GID, GID)
+    os.setresuid(UID, UID, UID)
+
+
 def set_dumpable(on):
-    """While off, processes of the same user cannot read or trace this one."""
+    """Changing ids makes a process untraceable; a kernel should be as traceable as any process of its user."""
     import ctypes
 
     ctypes.CDLL(None).prctl(4, int(on), 0, 0, 0)
@@ -133,6 +142,7 @@ class Died(Exception):
 
 def become_kernel(status):
     """In the grandchild: waits to be PID 1's child, reports, waits for leave to go on."""
+    become_user()
     os.setsid()
     while os.getppid() != 1:
         time.sleep(0.001)
@@ -252,6 +262,7 @@ def fork_exercise(link):
     pid = os.fork()
     if pid == 0:
         try:
+            become_user()
             exercise()
             os._exit(0)
         except BaseException as e:
@@ -294,7 +305,7 @@ def serve(link, todo):
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    set_dumpable(False)
+    os.setresuid(0, UID, 0)
     os.chdir(HOME)
     link = Link(socket.socket(fileno=LINK_FD))
     todo = steps()
