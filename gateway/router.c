@@ -182,6 +182,8 @@ void router_match(const struct router *r, unsigned method, const char *path, str
     struct cut c;
     const struct entry *best = NULL, *hit = NULL;
     memset(out, 0, sizeof *out);
+    if (*path != '/')
+        return;
     cut_path(path, &c);
     for (size_t i = 0; i < r->n; i++)
         if (matches(&r->entries[i], &c) && (!best || preference(&r->entries[i], best) > 0))
