@@ -123,9 +123,12 @@ static void add_machine(struct build *b, const struct ck_vm_spec *s)
     add(b, "%s", s->qemu);
     opt(b, "-name", "cellkeep");
     // No PIT and no PIC: timers are the LAPIC's and interrupts the I/O APIC's, found through ACPI.
-    opt(b, "-M", "microvm,accel=%s,x-option-roms=off,acpi=on,isa-serial=on,rtc=on,pit=off,pic=off,suppress-vmdesc=on,"
-                 "memory-backend=ram",
-        ck_vm_accel_name(s->accel));
+    opt(b, "-M", "microvm,x-option-roms=off,acpi=on,isa-serial=on,rtc=on,pit=off,pic=off,suppress-vmdesc=on,"
+                 "memory-backend=ram");
+    if (s->accel == CK_ACCEL_TCG) // QEMU's own default lets translated code grow to 1 GiB a session
+        opt(b, "-accel", "tcg,tb-size=%d", CK_VM_TRANSLATED_MIB);
+    else
+        opt(b, "-accel", "kvm");
     if (s->use == CK_VM_TEMPLATE)
         opt(b, "-object", "memory-backend-file,id=ram,size=%uM,mem-path=%s,share=on", s->memory_mb, s->ram_path);
     else if (s->use == CK_VM_SESSION) // copy on write over memory that all sessions of the template share

@@ -13,6 +13,7 @@
 #define CK_VM_PORT_FIRST 5555        // guest port of host_port[0]; the others follow
 #define CK_VM_PORT_AGENT 5           // index of the agent's port
 #define CK_VM_ARGV_MAX 96
+#define CK_VM_TRANSLATED_MIB 256     // TCG: bound of a session's translated code
 #define CK_VM_CONSOLE_RING 65536     // bytes of serial console that a session keeps
 
 enum ck_vm_accel { CK_ACCEL_TCG, CK_ACCEL_KVM };

@@ -270,6 +270,6 @@ int ck_boot_cmdline(enum ck_vm_accel accel, uint32_t tsc_khz, const char *mode, 
     if (accel == CK_ACCEL_TCG)
         snprintf(tcg, sizeof tcg, " tsc_early_khz=%u lpj=%u no_timer_check tsc=reliable mitigations=off",
                  (unsigned)tsc_khz, (unsigned)tsc_khz * 4);
-    int n = snprintf(out, room, "console=ttyS0 panic=-1 reboot=t loglevel=4 psi=0 random.trust_cpu=on%s cellkeep.mode=%s", tcg, mode);
+    int n = snprintf(out, room, "console=ttyS0 panic=-1 reboot=t loglevel=4 psi=0 random.trust_cpu=on init_on_free=1%s cellkeep.mode=%s", tcg, mode);
     return n < 0 || (size_t)n >= room ? ck_fail(err, 500, "bad_vm", "the kernel command line is too long") : 0;
 }

@@ -3,6 +3,7 @@
 #include "vmm/host.h"
 
 #include "common/ck_clean.h"
+#include "common/ck_crypto.h"
 #include "common/ck_fs.h"
 #include "vmm/spawn.h"
 
@@ -100,6 +101,26 @@ uint64_t ck_host_disk_free(const char *path)
 {
     struct statvfs v;
     return statvfs(path, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
+}
+
+// The first line of /proc/cpuinfo that begins with key, or an empty slice.
+static struct ck_slice cpu_line(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at ? ck_slice(at, strcspn(at, "\n")) : ck_slice("", 0);
+}
+
+int ck_host_cpu_id(char out[17], struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    uint8_t digest[CK_SHA256_LEN];
+    if (ck_read_file("/proc/cpuinfo", 8 << 20, &b, err))
+        return -1;
+    const struct ck_slice parts[] = {cpu_line((char *)b.p, "model name"), cpu_line((char *)b.p, "flags")};
+    if (ck_hmac_sha256(ck_slice_str("cpu"), parts, 2, digest))
+        return ck_fail(err, 500, "no_memory", "cannot hash the CPU's features");
+    ck_hex(digest, 8, out);
+    return 0;
 }
 
 int ck_host_boot_id(char out[40], struct ck_err *err)

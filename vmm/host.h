@@ -22,4 +22,6 @@ uint32_t ck_host_tsc_khz(unsigned measure_ms);
 
 // Bytes free for this user in the file system of an existing path; UINT64_MAX when unknown.
 uint64_t ck_host_disk_free(const char *path);
+// Model and features of this host's CPU as 16 hex digits: a state saved under KVM fits no other.
+int ck_host_cpu_id(char out[17], struct ck_err *err);
 int ck_host_boot_id(char out[40], struct ck_err *err);

@@ -19,13 +19,14 @@
 #define JSON_MAX 65536
 #define TO_DO "remove the folder and run `cellkeep template build`"
 
-int ck_template_hash(const struct ck_template *t, uint64_t disk_bytes, char out[CK_HASH_MAX], struct ck_err *err)
+int ck_template_hash(const struct ck_template *t, uint64_t disk_bytes, const char *host_cpu, char out[CK_HASH_MAX],
+                     struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     uint8_t digest[CK_SHA256_LEN];
-    if (ck_buf_printf(&b, "%s %d\nimage=%s\nqemu=%s\naccel=%s\ncpu=%s\nmemory_mb=%u\nlayout=%d\ndisk=%llu\n", MAGIC,
+    if (ck_buf_printf(&b, "%s %d\nimage=%s\nqemu=%s\naccel=%s\ncpu=%s\nmemory_mb=%u\nlayout=%d\ndisk=%llu\nhost_cpu=%s\n", MAGIC,
                       CK_TEMPLATE_VERSION, t->image, t->qemu, ck_vm_accel_name(t->accel), t->cpu, t->memory_mb,
-                      CK_VM_LAYOUT_VERSION, (unsigned long long)disk_bytes) ||
+                      CK_VM_LAYOUT_VERSION, (unsigned long long)disk_bytes, host_cpu) ||
         ck_sha256(ck_buf_slice(&b), digest))
         return ck_fail(err, 500, "no_memory", "cannot compute the template's hash");
     ck_hex(digest, 16, out); // 128 bits are plenty against accidents

@@ -261,7 +261,10 @@ static int describe(struct job *j, const struct ck_accel_choice *choice, struct 
     snprintf(t->image_dir, sizeof t->image_dir, "%s", j->image.dir);
     snprintf(t->qemu, sizeof t->qemu, "%s", j->qemu.version);
     snprintf(t->qemu_path, sizeof t->qemu_path, "%s", j->qemu.path);
-    return ck_template_hash(t, j->disk_bytes, t->hash, err) ||
+    char host_cpu[17] = "";
+    if (t->accel == CK_ACCEL_KVM && ck_host_cpu_id(host_cpu, err))
+        return -1;
+    return ck_template_hash(t, j->disk_bytes, host_cpu, t->hash, err) ||
                    ck_path(t->dir, sizeof t->dir, err, "%s/%s", j->templates, t->hash)
                ? -1
                : 0;

@@ -179,27 +179,30 @@ static void the_hash_depends_on_everything_that_matters(void **state)
     (void)state;
     struct ck_template t = whole(), u;
     char base[CK_HASH_MAX], h[CK_HASH_MAX];
-    assert_int_equal(ck_template_hash(&t, 1 << 30, base, NULL), 0);
+    assert_int_equal(ck_template_hash(&t, 1 << 30, "", base, NULL), 0);
     assert_int_equal(strlen(base), 32);
     u = t;
-    assert_int_equal(ck_template_hash(&u, 2ull << 30, h, NULL), 0);
+    assert_int_equal(ck_template_hash(&u, 2ull << 30, "", h, NULL), 0);
     assert_string_not_equal(base, h);
     u = t;
     u.memory_mb = 512;
-    ck_template_hash(&u, 1 << 30, h, NULL);
+    ck_template_hash(&u, 1 << 30, "", h, NULL);
     assert_string_not_equal(base, h);
     u = t;
     u.accel = CK_ACCEL_KVM;
-    ck_template_hash(&u, 1 << 30, h, NULL);
+    ck_template_hash(&u, 1 << 30, "", h, NULL);
     assert_string_not_equal(base, h);
     u = t;
     snprintf(u.qemu, sizeof u.qemu, "7.2.23");
-    ck_template_hash(&u, 1 << 30, h, NULL);
+    ck_template_hash(&u, 1 << 30, "", h, NULL);
+    assert_string_not_equal(base, h);
+    u = t;
+    ck_template_hash(&u, 1 << 30, "0123456789abcdef", h, NULL);
     assert_string_not_equal(base, h);
     u = t;
     u.created_us = 99;
     u.state_bytes = 99;
-    ck_template_hash(&u, 1 << 30, h, NULL);
+    ck_template_hash(&u, 1 << 30, "", h, NULL);
     assert_string_equal(base, h);
 }
 
