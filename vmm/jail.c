@@ -5,6 +5,7 @@
 #include "vmm/jail.h"
 #include "vmm/jail_int.h"
 
+#include "common/ck_cgroup.h"
 #include "common/ck_clean.h"
 #include "common/ck_crypto.h"
 #include "common/ck_json.h"
@@ -153,7 +154,7 @@ int ck_jail_probe(const struct ck_jail_opts *opts, struct ck_jail_report *report
         kill(pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    ck_jail_sweep_cgroups();
+    ck_cgroup_sweep();
     return got ? 0 : ck_fail(err, 500, "jail", "the jail cannot be tried here: the probe ended without a report");
 }
 

@@ -83,6 +83,3 @@ void ck_jail_session_ids(const char *id, uid_t *uid, gid_t *gid);
 
 // {"net_ns":{"result":"applied","reason":"…"},…}, appended.
 int ck_jail_report_json(const struct ck_jail_report *r, struct ck_buf *out);
-
-// Removes control groups of ended sessions (empty ones; those in use refuse by themselves).
-void ck_jail_sweep_cgroups(void);

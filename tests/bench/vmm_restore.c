@@ -5,6 +5,7 @@
 //
 // Prints one JSON line a session and one in all; exit code 0 when every guest answered. All sessions
 // run at once, from one sealed memfd, so that sharing is tested too.
+#include "common/ck_cgroup.h"
 #include "common/ck_fs.h"
 #include "common/ck_ramfd.h"
 #include "common/ck_time.h"
@@ -233,7 +234,7 @@ int main(int argc, char **argv)
         snprintf(dir, sizeof dir, "/tmp/vmm-restore-%d-%d", (int)getpid(), i);
         bad |= ck_remove_tree(dir, &err);
     }
-    ck_jail_sweep_cgroups();
+    ck_cgroup_sweep();
     printf("{\"sessions\":%d,\"ram_load_us\":%lld,\"ok\":%s}\n", sessions, (long long)t_ram, bad ? "false" : "true");
     return bad ? 1 : 0;
 }

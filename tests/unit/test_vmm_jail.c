@@ -1,5 +1,6 @@
 // The jail, applied for real to a forked child: what can be seen and done from inside. Steps that
 // this host or user cannot have are not checked (they must say so, which is checked).
+#include "common/ck_cgroup.h"
 #include "common/ck_fs.h"
 #include "vmm/jail.h"
 
@@ -64,7 +65,7 @@ static int in_jail(struct ck_jail_opts o, int (*check)(const struct ck_jail_repo
     }
     int status;
     waitpid(pid, &status, 0);
-    ck_jail_sweep_cgroups();
+    ck_cgroup_sweep();
     return WIFEXITED(status) ? WEXITSTATUS(status) : 200;
 }
 
