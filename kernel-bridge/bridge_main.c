@@ -140,7 +140,6 @@ static int enter_jail(struct process *p, struct ck_err *err)
                              .kvm = b->template.accel == CK_ACCEL_KVM,
                              .uid = b->conf.uid, .gid = b->conf.gid, .keep = keep, .nkeep = 4,
                              .required = b->conf.jail_required, .skip = b->conf.jail_skip};
-    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
     if (ck_jail_apply(&o, &report, err))
         return ck_wrap(err, "jail");
     for (int i = 0; i < CK_JAIL_STEPS; i++)

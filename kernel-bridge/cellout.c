@@ -255,7 +255,10 @@ int cout_text_get(const struct cout_text *t, struct ck_buf *out, uint64_t *dropp
     *dropped += skip;
     if (*dropped && ck_buf_printf(out, "\n[… %llu bytes left out …]\n", (unsigned long long)*dropped))
         return -1;
-    size_t at = t->ring_room ? (t->ring_at + skip) % t->ring_room : 0, n = t->ring_n - skip;
+    size_t n = t->ring_n - skip;
+    if (!n)
+        return 0;
+    size_t at = (t->ring_at + skip) % t->ring_room;
     size_t first = n < t->ring_room - at ? n : t->ring_room - at;
     return ck_buf_add(out, t->ring + at, first) || ck_buf_add(out, t->ring, n - first) ? -1 : 0;
 }

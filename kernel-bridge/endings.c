@@ -42,7 +42,8 @@ int64_t end_next(const struct ending *e)
 
 enum end_rung end_step(struct ending *e, int64_t now)
 {
-    if (end_next(e) > now)
+    int64_t next = end_next(e);
+    if (next == INT64_MAX || next > now)
         return END_OFF;
     e->rung++;
     e->at = now + (e->rung == END_KILLED ? END_GRACE_MS : e->why == END_TIMEOUT ? END_GAP_TIMEOUT_MS : END_GAP_CANCEL_MS);

@@ -1,0 +1,175 @@
+// Operations of the gateway: what is accepted, what is refused and how; the bridge's configuration.
+#include "kernel-bridge/bconf.h"
+#include "kernel-bridge/bops.h"
+#include "vmm/jail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int parse(const char *header, const char *part, struct bop *op, struct ck_err *err)
+{
+    struct ck_slice p = ck_slice_str(part ? part : "");
+    struct ck_blob *b = ck_frame_encode(ck_slice_str(header), &p, part ? 1 : 0);
+    struct ck_frame f;
+    size_t used;
+    *err = (struct ck_err)CK_ERR_INIT;
+    assert_int_equal(ck_frame_parse(b->p, b->n, b->n, &f, &used, err), 0);
+    int rc = bop_parse(&f, op, err);
+    free(b); // the header outlives the frame; parts do not and are not looked at afterwards
+    return rc;
+}
+
+#define CELL "\"cell\":\"aaaaaaaa-0000-4000-8000-000000000001\""
+
+static void good_operations_are_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *part;
+        enum bop_kind kind;
+    } rows[] = {
+        {"{\"op\":\"info\",\"rid\":1}", NULL, BOP_INFO},
+        {"{\"op\":\"claim\",\"rid\":1,\"name\":\"n\",\"kernel_env\":{\"A\":\"b\"},\"limits\":{}}", NULL, BOP_CLAIM},
+        {"{\"op\":\"attach\",\"rid\":1,\"from\":0,\"mode\":\"all\"}", NULL, BOP_ATTACH},
+        {"{\"op\":\"attach\",\"rid\":1,\"from\":\"now\",\"mode\":\"state\"}", NULL, BOP_ATTACH},
+        {"{\"op\":\"attach\",\"rid\":1,\"from\":\"resume\",\"mode\":\"jupyter\",\"consumer\":\"c\"}", NULL, BOP_ATTACH},
+        {"{\"op\":\"attach\",\"rid\":1,\"from\":5,\"mode\":\"cell\"," CELL "}", NULL, BOP_ATTACH},
+        {"{\"op\":\"ack\",\"seq\":7}", NULL, BOP_ACK},
+        {"{\"op\":\"execute\",\"rid\":1," CELL "}", "1+1", BOP_EXECUTE},
+        {"{\"op\":\"stdin\",\"rid\":1," CELL ",\"value\":\"v\"}", NULL, BOP_STDIN},
+        {"{\"op\":\"file_read\",\"rid\":1,\"path\":\"a\",\"offset\":5,\"length\":-1}", NULL, BOP_FILE_READ},
+        {"{\"op\":\"file_move\",\"rid\":1,\"from\":\"a\",\"to\":\"b\"}", NULL, BOP_FILE_MOVE},
+        {"{\"op\":\"data\",\"rid\":1}", "bytes", BOP_DATA},
+        {"{\"op\":\"command\",\"rid\":1,\"argv\":[\"ls\"],\"env\":{},\"timeout_ms\":5}", "stdin", BOP_COMMAND},
+        {"{\"op\":\"command\",\"rid\":1,\"cmd\":\"ls\"}", NULL, BOP_COMMAND},
+        {"{\"op\":\"shutdown\",\"rid\":-5}", NULL, BOP_SHUTDOWN},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bop op;
+        struct ck_err err;
+        assert_int_equal(parse(rows[i].header, rows[i].part, &op, &err), 0);
+        assert_int_equal(op.kind, rows[i].kind);
+        bop_free(&op);
+    }
+}
+
+static void bad_operations_are_refused_with_their_rid(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *part, *reason;
+    } rows[] = {
+        {"{\"op\":\"nope\",\"rid\":9}", NULL, "unknown_op"},
+        {"{\"rid\":9}", NULL, "unknown_op"},
+        {"{\"op\":7,\"rid\":9}", NULL, "bad_field"},
+        {"{\"op\":\"attach\",\"rid\":9,\"from\":-1,\"mode\":\"all\"}", NULL, "bad_field"},
+        {"{\"op\":\"attach\",\"rid\":9,\"from\":\"resume\",\"mode\":\"all\"}", NULL, "bad_field"},
+        {"{\"op\":\"attach\",\"rid\":9,\"from\":0,\"mode\":\"jupyter\"}", NULL, "bad_field"},
+        {"{\"op\":\"attach\",\"rid\":9,\"from\":0,\"mode\":\"cell\"}", NULL, "bad_field"},
+        {"{\"op\":\"attach\",\"rid\":9,\"mode\":\"all\"}", NULL, "bad_field"},
+        {"{\"op\":\"execute\",\"rid\":9,\"cell\":\"x\"}", "1", "bad_field"},
+        {"{\"op\":\"execute\",\"rid\":9," CELL "}", NULL, "bad_frame"},
+        {"{\"op\":\"execute\",\"rid\":9," CELL "}", "\xff", "bad_code"},
+        {"{\"op\":\"execute\",\"rid\":9," CELL ",\"timeout_ms\":-1}", "1", "bad_field"},
+        {"{\"op\":\"execute\",\"rid\":9," CELL ",\"silent\":1}", "1", "bad_field"},
+        {"{\"op\":\"send\",\"rid\":9,\"ch\":\"iopub\"}", NULL, "bad_field"},
+        {"{\"op\":\"send\",\"rid\":9,\"ch\":\"shell\"}", "only one part", "bad_message"},
+        {"{\"op\":\"file_stat\",\"rid\":9}", NULL, "bad_field"},
+        {"{\"op\":\"file_stat\",\"rid\":9,\"path\":\"a\\u0000b\"}", NULL, "bad_json"},
+        {"{\"op\":\"file_read\",\"rid\":9,\"path\":\"a\",\"offset\":-1}", NULL, "bad_field"},
+        {"{\"op\":\"file_write\",\"rid\":9,\"path\":\"a\",\"mode\":4096}", NULL, "bad_field"},
+        {"{\"op\":\"data\",\"rid\":9}", NULL, "bad_frame"},
+        {"{\"op\":\"command\",\"rid\":9}", NULL, "bad_field"},
+        {"{\"op\":\"command\",\"rid\":9,\"cmd\":\"a\",\"argv\":[\"b\"]}", NULL, "bad_field"},
+        {"{\"op\":\"command\",\"rid\":9,\"argv\":[]}", NULL, "bad_field"},
+        {"{\"op\":\"command\",\"rid\":9,\"argv\":[1]}", NULL, "bad_field"},
+        {"{\"op\":\"command\",\"rid\":9,\"cmd\":\"a\",\"env\":{\"A=B\":\"c\"}}", NULL, "bad_field"},
+        {"{\"op\":\"claim\",\"rid\":9,\"kernel_env\":{\"A\":1}}", NULL, "bad_field"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bop op;
+        struct ck_err err;
+        assert_int_equal(parse(rows[i].header, rows[i].part, &op, &err), -1);
+        assert_string_equal(err.reason, rows[i].reason);
+        assert_int_equal(err.status, 400);
+        if (strcmp(err.reason, "bad_json")) {
+            assert_true(op.has_rid);
+            assert_int_equal(op.rid, 9);
+        }
+        bop_free(&op);
+    }
+}
+
+static void an_operation_without_rid_is_only_right_where_none_is_answered(void **state)
+{
+    (void)state;
+    struct bop op;
+    struct ck_err err;
+    assert_int_equal(parse("{\"op\":\"info\"}", NULL, &op, &err), -1);
+    assert_false(op.has_rid);
+    bop_free(&op);
+    assert_int_equal(parse("{\"op\":\"ack\",\"seq\":1}", NULL, &op, &err), 0);
+    bop_free(&op);
+    assert_int_equal(parse("[]", NULL, &op, &err), -1);
+    bop_free(&op);
+}
+
+static void every_operation_has_a_name(void **state)
+{
+    (void)state;
+    for (int k = 0; k < BOP_KINDS; k++)
+        assert_non_null(bop_name((enum bop_kind)k));
+}
+
+#define ID "\"id\":\"aaaaaaaa-0000-4000-8000-000000000001\",\"dir\":\"/s\",\"template_dir\":\"/t\""
+
+static void a_configuration_is_read_with_defaults(void **state)
+{
+    (void)state;
+    struct bconf c;
+    struct ck_err err = CK_ERR_INIT;
+    static const char text[] = "{" ID ",\"pool\":true,\"uid\":5,\"jail_required\":[\"net_ns\",\"uid\"],\"limits\":{\"queue_max\":3}}";
+    assert_int_equal(bconf_parse(text, strlen(text), &c, &err), 0);
+    assert_string_equal(c.dir, "/s");
+    assert_true(c.pool);
+    assert_int_equal(c.uid, 5);
+    assert_int_equal(c.jail_required, CK_JAIL_BIT(CK_JAIL_NET_NS) | CK_JAIL_BIT(CK_JAIL_UID));
+    assert_int_equal(c.limits.queue_max, 3);
+    assert_int_equal(c.limits.output_bytes, 10 << 20);
+    assert_int_equal(c.limits.log_bytes, 64 << 20);
+}
+
+static void a_wrong_configuration_is_one_clear_error(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "", "[]", "{}", "{" ID ",\"dir\":\"relative\"}", "{\"id\":\"x\",\"dir\":\"/s\",\"template_dir\":\"/t\"}",
+        "{" ID ",\"jail_required\":[\"no_such_step\"]}", "{" ID ",\"limits\":{\"queue_max\":0}}",
+        "{" ID ",\"limits\":{\"output_bytes\":1}}", "{" ID ",\"limits\":{\"cell_ms\":\"5\"}}", "{" ID ",\"pool\":1}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct bconf c;
+        struct ck_err err = CK_ERR_INIT;
+        assert_int_equal(bconf_parse(bad[i], strlen(bad[i]), &c, &err), -1);
+        assert_true(err.status >= 400 && err.text[0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_operations_are_taken),
+        cmocka_unit_test(bad_operations_are_refused_with_their_rid),
+        cmocka_unit_test(an_operation_without_rid_is_only_right_where_none_is_answered),
+        cmocka_unit_test(every_operation_has_a_name),
+        cmocka_unit_test(a_configuration_is_read_with_defaults),
+        cmocka_unit_test(a_wrong_configuration_is_one_clear_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
