@@ -3,6 +3,7 @@
 // are not our children, so there is no SIGCHLD for them.
 #include "gateway/bridge_end.h"
 
+#include "common/ck_cgroup.h"
 #include "common/ck_fs.h"
 #include "common/ck_log.h"
 #include "gateway/bridge_link.h"
@@ -42,6 +43,7 @@ static void do_remove(uv_work_t *w) // thread pool
 {
     struct ending *e = w->data;
     ck_remove_tree(e->dir, &e->remove_error);
+    ck_cgroup_sweep(); // a jailed bridge cannot remove its own control group
 }
 
 static void on_removed(uv_work_t *w, int status)

@@ -53,11 +53,23 @@ static const struct setting SETTINGS[] = {
 };
 #define NSETTINGS (sizeof SETTINGS / sizeof SETTINGS[0])
 
+// The setting's name as its source writes it: --pool-size, CELLKEEP_POOL_SIZE, pool_size.
+static void written_name(const struct setting *s, enum source from, char out[64])
+{
+    static const char *const prefix[] = {[FROM_FILE] = "", [FROM_ENV] = "CELLKEEP_", [FROM_OPTION] = "--"};
+    size_t n = (size_t)snprintf(out, 64, "%s", prefix[from]);
+    for (const char *p = s->name; *p && n < 63; p++) {
+        char c = *p == '-' && from != FROM_OPTION ? '_' : *p;
+        out[n++] = from == FROM_ENV ? (char)toupper((unsigned char)c) : c;
+    }
+    out[n] = 0;
+}
+
 static int invalid(const struct setting *s, enum source from, const char *value, const char *want, struct ck_err *err)
 {
-    static const char *const froms[] = {"the config file", "the environment", "the options"};
-    bool secret = s->offset == AT(token);
-    return ck_fail(err, 400, "bad_setting", "%s \"%.100s\" in %s: %s", s->name, secret ? "…" : value, froms[from], want);
+    char name[64];
+    written_name(s, from, name);
+    return ck_fail(err, 400, "bad_setting", "%s \"%.100s\": it %s", name, s->offset == AT(token) ? "…" : value, want);
 }
 
 static int set_text(char **field, const char *value, struct ck_err *err)
@@ -265,12 +277,9 @@ static int from_file(struct config *c, const char *path, struct ck_err *err)
 
 static int from_env(struct config *c, char *const *env, struct ck_err *err)
 {
-    char name[80] = "CELLKEEP_";
+    char name[64];
     for (size_t i = 0; i < NSETTINGS; i++) {
-        size_t o = strlen("CELLKEEP_");
-        for (const char *p = SETTINGS[i].name; *p; p++)
-            name[o++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
-        name[o] = 0;
+        written_name(&SETTINGS[i], FROM_ENV, name);
         const char *v = env_get(env, name);
         if (v && set(c, &SETTINGS[i], FROM_ENV, v, err))
             return -1;

@@ -45,11 +45,13 @@ static int check_host(struct serve *s, struct ck_err *err)
            check_port_free(c->host, c->port, err) || auth_open(c->token, c->state_dir, &s->g.auth, err);
 }
 
+// 1 = failed, and the user has been told why already.
 static int get_template(struct serve *s, int *ram_fd, struct ck_err *err)
 {
     char path[PATH_MAX];
-    if (template_ensure(s->exe, &s->config, &s->template, err))
-        return -1;
+    int rc = template_ensure(s->exe, &s->config, &s->template, err);
+    if (rc)
+        return rc;
     snprintf(s->g.accelerator, sizeof s->g.accelerator, "%s", s->template.accelerator);
     snprintf(s->g.accel_reason, sizeof s->g.accel_reason, "%s", s->template.reason);
     ck_log(CK_LOG_INFO, "serve", "accelerator=%s reason=\"%s\"", s->g.accelerator, s->g.accel_reason);
@@ -106,8 +108,11 @@ static void print_ready(const struct serve *s)
 static int run(struct serve *s, struct ck_err *err)
 {
     int ram_fd = -1;
-    if (check_host(s, err) || store_open(&s->loop, s->config.state_dir, &s->g.store, err) || get_template(s, &ram_fd, err))
+    if (check_host(s, err) || store_open(&s->loop, s->config.state_dir, &s->g.store, err))
         return -1;
+    int rc = get_template(s, &ram_fd, err);
+    if (rc)
+        return rc;
     if (start_sessions(s, ram_fd, err) || start_http(s, err))
         return -1;
     drain_on_signals(&s->drain, &s->g, s->launcher);
@@ -158,8 +163,10 @@ int ck_cmd_serve(int argc, char **argv)
     s.g.config = &s.config;
     s.g.metrics = &s.metrics;
     s.g.started_us = ck_wall_us();
-    if (run(&s, &err)) {
-        fprintf(stderr, "cellkeep serve: %s\n", err.text);
+    rc = run(&s, &err);
+    if (rc) {
+        if (rc < 0)
+            fprintf(stderr, "cellkeep serve: %s\n", err.text);
         return 1; // nothing runs yet: the system frees what was opened
     }
     bool at_once = s.drain.at_once;

@@ -86,7 +86,9 @@ int template_ensure(const char *exe, const struct config *c, struct template_inf
         ;
     if (pid < 0 || rc)
         return ck_fail(err, 500, "template_failed", "the template builder could not be run");
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2))
+        return 1;
     if (!WIFEXITED(status) || WEXITSTATUS(status))
-        return ck_fail(err, 500, "template_failed", "no template to start sessions from");
+        return ck_fail(err, 500, "template_failed", "the template builder ended unexpectedly (status %d)", status);
     return parse(&text, out, err);
 }

@@ -13,6 +13,6 @@ struct template_info {
     int memory_mb;
 };
 
-// exe = path of this program. Fails with the child's own last words on standard error already printed
-// (err says only that it failed), or with what was wrong with its answer.
+// exe = path of this program. Outcomes: 0 = *out is filled; 1 = the child failed and has said why on
+// standard error, there is nothing to add; negative = err.
 int template_ensure(const char *exe, const struct config *c, struct template_info *out, struct ck_err *err);

@@ -92,7 +92,7 @@ static void refused(const char *option, const char *value, const char *words)
 static void wrong_values_are_named(void **state)
 {
     (void)state;
-    refused("--port", "x", "port \"x\" in the options: must be a whole number from 0 to 65535");
+    refused("--port", "x", "--port \"x\": it must be a whole number from 0 to 65535");
     refused("--port", "65536", "from 0 to 65535");
     refused("--port", "-1", "from 0 to 65535");
     refused("--port", "1 ", "whole number");
@@ -111,6 +111,18 @@ static void wrong_values_are_named(void **state)
     refused("--colour", "red", "there is no option --colour");
     refused("--portx", "1", "there is no option --portx");
     refused("port", "1", "is not an option");
+}
+
+static void sources_are_named_as_they_are_written(void **state)
+{
+    (void)state;
+    char *env[] = {(char[]){"CELLKEEP_POOL_SIZE=many"}, NULL}, *none[] = {NULL};
+    assert_int_equal(load(env, 0), -1);
+    assert_non_null(strstr(err.text, "CELLKEEP_POOL_SIZE \"many\": it must be"));
+    write_file("{\"pool-size\": \"many\"}");
+    assert_int_equal(load(none, 2, "--config", file), -1);
+    assert_non_null(strstr(err.text, "pool_size \"many\""));
+    assert_non_null(strstr(err.text, file));
 }
 
 static void a_refused_token_is_not_repeated(void **state)
@@ -178,6 +190,7 @@ int main(void)
         cmocka_unit_test(an_option_wins_over_the_environment_and_that_over_the_file),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),
         cmocka_unit_test(wrong_values_are_named),
+        cmocka_unit_test(sources_are_named_as_they_are_written),
         cmocka_unit_test(a_refused_token_is_not_repeated),
         cmocka_unit_test(a_missing_value_and_help_are_told_apart),
         cmocka_unit_test(bad_files_are_named),
