@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MAX_DESCRIPTORS 16384
@@ -88,22 +89,45 @@ static int put(const char *path, const char *text)
     return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-enum ck_jail_result ck_jail_user_ns(struct ck_jail_ctx *c, char *reason, size_t room)
+// A user namespace with ourselves and nobody else in it, under the same numbers: files keep their owner.
+static int become_mapped(unsigned uid, unsigned gid)
 {
     char map[64];
+    if (unshare(CLONE_NEWUSER))
+        return -1;
+    snprintf(map, sizeof map, "%u %u 1", uid, uid);
+    if (put("/proc/self/uid_map", map) || put("/proc/self/setgroups", "deny"))
+        return -1;
+    snprintf(map, sizeof map, "%u %u 1", gid, gid);
+    return put("/proc/self/gid_map", map);
+}
+
+// Some systems let the namespace be made and then refuse the mapping, or every capability in it; from
+// there is no way back. So a child tries first. Returns an errno, 0 = it works.
+static int try_user_ns(unsigned uid, unsigned gid)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        errno = 0;
+        _exit(become_mapped(uid, gid) || unshare(CLONE_NEWNS) ? (errno & 127) : 0);
+    }
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return pid < 0 ? errno : WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
+}
+
+enum ck_jail_result ck_jail_user_ns(struct ck_jail_ctx *c, char *reason, size_t room)
+{
     unsigned uid = geteuid(), gid = getegid();
     if (c->root) {
         snprintf(reason, room, "not needed: started as root");
         return CK_JAIL_SKIPPED;
     }
-    if (unshare(CLONE_NEWUSER))
-        return ck_jail_errno(errno == EPERM || errno == ENOSPC || errno == EINVAL ? CK_JAIL_UNAVAILABLE : CK_JAIL_REFUSED,
-                             reason, room, "unprivileged user namespaces");
-    // Ourselves and nobody else, under the same numbers: files keep their owner.
-    snprintf(map, sizeof map, "%u %u 1", uid, uid);
-    int bad = put("/proc/self/uid_map", map) || put("/proc/self/setgroups", "deny");
-    snprintf(map, sizeof map, "%u %u 1", gid, gid);
-    if (bad || put("/proc/self/gid_map", map)) {
+    errno = try_user_ns(uid, gid);
+    if (errno)
+        return ck_jail_errno(CK_JAIL_UNAVAILABLE, reason, room, "unprivileged user namespaces");
+    if (become_mapped(uid, gid)) {
         c->fatal = true; // unmapped in a namespace: nothing would work from here
         return ck_jail_errno(CK_JAIL_REFUSED, reason, room, "mapping the user");
     }

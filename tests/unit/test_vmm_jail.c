@@ -92,6 +92,8 @@ static int check_view(const struct ck_jail_report *r)
         return 4;
     if (access("/usr/bin/env", X_OK) || access("/dev/null", W_OK) || access("/proc/self/fd", R_OK))
         return 5;
+    if (ck_jail_applied(r, CK_JAIL_UID) && !r->step[CK_JAIL_MOUNT_NS].reason[0] && !access("/proc/1", F_OK))
+        return 7; // other processes are not to be seen
     return access("/dev/kvm", F_OK) ? 0 : 6;
 }
 
