@@ -237,7 +237,7 @@ static size_t good_at(struct ck_slice t, size_t i, size_t *bad)
     }
     int hi = escape_at(t, i);
     if (hi < 0xD800 || hi >= 0xE000)
-        return t.n - i < 2 ? 1 : 2; // any other escape; its digits pass as plain characters
+        return t.n - i < 2 || t.p[i + 1] >= 0x80 ? 1 : 2; // any other escape; its digits pass as plain characters
     int lo = escape_at(t, i + 6);
     if (hi < 0xDC00 && lo >= 0xDC00 && lo < 0xE000)
         return 12;
