@@ -21,6 +21,12 @@ def binary():
     return os.path.join(ROOT, os.environ.get("CELLKEEP_BUILD", "build"), "cellkeep")
 
 
+def sanitized():
+    """True when the build under test has AddressSanitizer, which keeps freed memory for a while."""
+    with open(binary(), "rb") as f:
+        return b"__asan_init" in f.read()
+
+
 def scratch(prefix="s"):
     """A new folder with a short path: unix sockets allow about 100 characters."""
     base = os.environ.get("CELLKEEP_TEST_TMP")

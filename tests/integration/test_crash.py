@@ -39,9 +39,8 @@ def test_a_killed_gateway_loses_no_event_and_no_session(start, state):
     first = start("--pool-size", "1", state=state)
     api = first.client()
     sid = api.create(name="survivor", metadata={"k": "v"})
-    api.cell(sid, "set:x:kept")
+    begin = api.cell(sid, "set:x:kept")["seq"][1] + 1
     got = []
-    begin = api.session(sid) and 0
     reader = collect(api, sid, begin, got)
     run = threading.Thread(target=lambda: _ignore(lambda: api.cell(sid, "count:60:50\nthe result")))
     run.start()
@@ -62,7 +61,7 @@ def test_a_killed_gateway_loses_no_event_and_no_session(start, state):
     reader.join(30)
     ids = [e.id for e in got if e.id is not None]
     assert ids == sorted(ids) and len(ids) == len(set(ids)), "an event came twice or out of order"
-    done = [e for e in got if e.kind == "done"][-1].json()["finished"]
+    done = [e for e in got if e.kind == "done"][-1].json()
     want = "".join("%d\n" % i for i in range(60))
     text = "".join(e.json()["content"]["text"] for e in got if e.kind == "stream" and e.json().get("cell") == done["id"])
     assert text == want and done["stdout"] == want and done["status"] == "ok"
@@ -147,7 +146,6 @@ def test_a_vm_that_ends_by_itself_is_vm_died(start, code):
     sid, other = api.create(), api.create()
     c = api.cell(sid, "print:last words\nsleep:200\n" + code)
     assert c["status"] == "vm_died" and c["exit_code"] == 137 and c["stdout"] == "last words\n", c
-    assert c["error"]["evalue"]
     wait_for("dead", 10, lambda: api.session(sid)["state"] == "dead")
     assert api.post("/v1/sessions/%s/cells" % sid, {"code": "1"}).status == 410
     assert api.cell(other, "print:x")["status"] == "ok"

@@ -1,14 +1,16 @@
 """A guest that lies: forged, malformed, endless and oversized traffic costs that session at most."""
+import re
 import threading
 import time
 
 import pytest
 
 from harness import procs
-from harness.gateway import wait_for
+from harness.gateway import sanitized, wait_for
 from harness.jupyter import Socket, stdout
 
 MB = 1 << 20
+SLACK = 300 * MB if sanitized() else 0  # its quarantine counts as resident
 
 
 @pytest.fixture
@@ -18,6 +20,14 @@ def neighbour(api):
     yield
     assert api.cell(sid, "get:x", timeout=30)["stdout"] == "unharmed\n"
     api.delete("/v1/sessions/" + sid)
+
+
+def kept_and_dropped(cell):
+    """Bytes of stdout that the cell shows and those it says it left out; the marker itself is not output."""
+    text, marks = re.subn(r"\n\[… (\d+) bytes left out …\]\n", "", cell["stdout"])
+    dropped = cell["truncated"]["stdout_bytes"]
+    assert marks == (1 if dropped else 0)
+    return len(text) + dropped
 
 
 class Memory:
@@ -81,10 +91,10 @@ def test_two_hundred_megabytes_of_output_are_bounded_and_marked(gateway, api, se
     with Memory(bridge, gateway.pid) as m:
         c = api.cell(session, "flood:3200:65536\nprint:the end", timeout=120)
     assert c["status"] == "ok"
-    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 3200 * 65536 + len("the end\n")
-    assert c["truncated"]["stdout_bytes"] > 0 and len(c["stdout"]) <= 64 * MB
-    assert m.growth(bridge) < 300 * MB, m.growth(bridge)
-    assert m.growth(gateway.pid) < 150 * MB, m.growth(gateway.pid)
+    assert kept_and_dropped(c) == 3200 * 65536 + len("the end\n")
+    assert c["truncated"]["stdout_bytes"] > 0 and len(c["stdout"]) <= 64 * MB and c["stdout"].endswith("the end\n")
+    assert m.growth(bridge) < 200 * MB + SLACK, m.growth(bridge)
+    assert m.growth(gateway.pid) < 150 * MB + SLACK, m.growth(gateway.pid)
     gaps, seen = [], []
     for e in api.events("GET", "/v1/sessions/%s/events?from=1" % session, timeout=60):
         seen.append(e)
@@ -99,16 +109,17 @@ def test_two_hundred_megabytes_of_output_are_bounded_and_marked(gateway, api, se
 def test_a_flood_of_small_messages_ends(gateway, api, session, neighbour):
     c = api.cell(session, "flood:30000:20\nprint:the end", timeout=120)
     assert c["status"] == "ok"
-    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 30000 * 20 + 8
+    assert kept_and_dropped(c) == 30000 * 20 + 8
 
 
 def test_one_message_of_fifty_megabytes(gateway, api, session, neighbour):
     bridge = gateway.bridge_pid(session)
     with Memory(bridge, gateway.pid) as m:
         c = api.cell(session, "print:before\nhuge:%d\nprint:after" % (50 * MB), timeout=120)
-    assert c["status"] == "ok"
-    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 50 * MB + len("before\nafter\n")
-    assert m.growth(bridge) < 500 * MB and m.growth(gateway.pid) < 300 * MB, (m.growth(bridge), m.growth(gateway.pid))
+    assert c["status"] == "ok" and c["stdout"] == "before\nafter\n"
+    assert re.search(r"message of 5242\d{4} bytes was dropped", c["stderr"]), c["stderr"]
+    assert m.growth(bridge) < 200 * MB + SLACK, m.growth(bridge)
+    assert m.growth(gateway.pid) < 150 * MB + SLACK, m.growth(gateway.pid)
     assert api.cell(session, "print:next")["stdout"] == "next\n"
 
 
@@ -132,7 +143,8 @@ def test_a_client_that_does_not_read_costs_no_memory(gateway, api, session, neig
     with Memory(bridge, gateway.pid) as m:
         c = api.cell(session, "flood:1500:65536", timeout=120)
     assert c["status"] == "ok"
-    assert m.growth(gateway.pid) < 150 * MB and m.growth(bridge) < 300 * MB, (m.growth(gateway.pid), m.growth(bridge))
+    assert m.growth(bridge) < 200 * MB + SLACK, m.growth(bridge)
+    assert m.growth(gateway.pid) < 150 * MB + SLACK, m.growth(gateway.pid)
     begun = time.monotonic()
     assert api.cell(session, "print:x")["status"] == "ok"
     assert time.monotonic() - begun < 5

@@ -164,7 +164,7 @@ def test_wrong_usage_is_exit_2_with_one_line(fake, options):
 
 def test_wrong_environment_and_config_are_named(fake):
     said = fails(*fake.options(), code=2, env={"CELLKEEP_ACCEL": "warp", "CELLKEEP_POOL_SIZE": "many"})
-    assert "CELLKEEP_" in said
+    assert "environment" in said and "accel" in said
     d = scratch("g")
     path = os.path.join(d, "config.json")
     for text in ("{", '{"port": "x"}', '{"nonsense": 1}', "[]"):
