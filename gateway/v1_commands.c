@@ -109,6 +109,23 @@ static void on_exit_record(struct v1_command *c, const json_t *h)
     command_free(c);
 }
 
+// A program that is not there or cannot be run is an ending, not an error: as in a shell, 127 (126 when
+// it is there) with the reason on stderr. True when err was such an ending.
+static bool not_runnable(struct v1_command *c, const struct ck_err *err)
+{
+    static const char denied[] = "Permission denied";
+    if (strcmp(err->reason, "no_such_program"))
+        return false;
+    size_t n = strlen(err->text), d = strlen(denied);
+    bool there = n >= d && !strcmp(err->text + n - d, denied);
+    on_output(c, ERR, ck_slice_str(err->text), false);
+    on_output(c, ERR, ck_slice_str("\n"), true);
+    json_t *h = json_pack("{s:{s:i,s:b,s:i}}", "exit", "exit_code", there ? 126 : 127, "timed_out", 0, "wall_ms", 0);
+    on_exit_record(c, h);
+    json_decref(h);
+    return true;
+}
+
 static void on_frame(struct bridge_link *l, void *user, const json_t *h, const struct ck_frame *f)
 {
     (void)l;
@@ -117,14 +134,16 @@ static void on_frame(struct bridge_link *l, void *user, const json_t *h, const s
     if (ck_json_int(h, "re", -1, NULL) != c->rid)
         return;
     const char *out = ck_json_str(h, "out", NULL, NULL);
-    if (bridge_error(h, &err))
-        command_fail(c, &err);
-    else if (out)
+    if (bridge_error(h, &err)) {
+        if (!not_runnable(c, &err))
+            command_fail(c, &err);
+    } else if (out) {
         on_output(c, !strcmp(out, "stderr"), f->nparts > 1 ? ck_frame_part(f, 1) : ck_slice("", 0), false);
-    else if (json_object_get(h, "exit"))
+    } else if (json_object_get(h, "exit")) {
         on_exit_record(c, h);
-    else
+    } else {
         begin_streaming(c); // accepted
+    }
 }
 
 static void on_close(struct bridge_link *l, void *user, const struct ck_err *err)

@@ -71,18 +71,19 @@ const char v1_schemas_json[] =
     "\"Session\":{\"type\":\"object\",\"required\":[\"id\",\"name\",\"state\"],\"properties\":{\"id\":" STR ",\"name\":" STR
     ",\"state\":{\"enum\":[\"starting\",\"idle\",\"busy\",\"paused\",\"dead\"]},\"template\":" STR ",\"memory_mb\":" INT
     ",\"accelerator\":{\"enum\":[\"kvm\",\"tcg\"]},\"created_at\":" STR ",\"last_activity\":" STR ",\"metadata\":" OBJ
-    ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
+    ",\"timeouts\":" REF("Timeouts") ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
     "\"CellRun\":{\"type\":\"object\",\"required\":[\"code\"]," CLOSED ",\"properties\":{\"code\":" STR
     ",\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800},\"silent\":" BOOL
     ",\"stdin\":{\"oneOf\":[" STR "," ARRAY(STR) "," BOOL "]}}},"
     "\"Artifact\":{\"type\":\"object\",\"properties\":{\"path\":" STR ",\"name\":" STR
     ",\"change\":{\"enum\":[\"created\",\"changed\"]},\"mime\":" STR ",\"size\":" INT ",\"sha256\":" STR ",\"url\":" STR "}},"
-    "\"CellError\":{\"type\":[\"object\",\"null\"],\"properties\":{\"ename\":" STR ",\"evalue\":" STR ",\"traceback\":" ARRAY(STR) "}},"
+    "\"CellError\":{\"type\":[\"object\",\"null\"],\"properties\":{\"ename\":" STR ",\"evalue\":" STR ",\"traceback\":" ARRAY(STR)
+    ",\"traceback_plain\":" ARRAY(STR) "}},"
     "\"Cell\":{\"type\":\"object\",\"required\":[\"id\",\"status\",\"exit_code\"],\"properties\":{\"id\":" STR ",\"seq\":" ARRAY(INT)
     ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"interrupted\",\"oom\",\"kernel_died\",\"vm_died\",\"cancelled\"]}"
     ",\"exit_code\":" INT ",\"execution_count\":{\"type\":[\"integer\",\"null\"]},\"stdout\":" STR ",\"stderr\":" STR
     ",\"result\":{\"type\":[\"object\",\"null\"]},\"displays\":" ARRAY(OBJ) ",\"error\":" REF("CellError")
-    ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"usage\":" OBJ ",\"truncated\":" OBJ "}},"
+    ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"artifacts_total\":" INT ",\"ended_by\":" STR ",\"detail\":" STR ",\"usage\":" OBJ ",\"truncated\":" OBJ "}},"
     "\"CellState\":{\"oneOf\":[" REF("Cell") ",{\"type\":\"object\",\"properties\":{\"id\":" STR
     ",\"status\":{\"enum\":[\"queued\",\"running\"]}}}]},"
     "\"Stdin\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"value\":" STR ",\"eof\":" BOOL "}},"
@@ -92,6 +93,6 @@ const char v1_schemas_json[] =
     ",\"properties\":{\"action\":{\"enum\":[\"mkdir\",\"move\"]},\"to\":" STR "}},"
     "\"CommandRun\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"cmd\":" STR ",\"argv\":" ARRAY(STR) ",\"cwd\":" STR
     ",\"env\":" STRMAP ",\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800},\"stdin\":" STR "}},"
-    "\"Command\":{\"type\":\"object\",\"required\":[\"exit_code\"],\"properties\":{\"exit_code\":" INT ",\"signal\":{\"type\":[\"string\",\"integer\",\"null\"]}"
+    "\"Command\":{\"type\":\"object\",\"required\":[\"exit_code\"],\"properties\":{\"exit_code\":" INT ",\"signal\":" INT
     ",\"timed_out\":" BOOL ",\"wall_ms\":" INT ",\"stdout\":" STR ",\"stderr\":" STR ",\"artifacts\":" ARRAY(REF("Artifact"))
-    ",\"truncated\":" OBJ "}}}";
+    ",\"artifacts_total\":" INT ",\"truncated\":" OBJ "}}}";
