@@ -120,7 +120,7 @@ static int answer_error(long status, struct ck_slice body, struct ck_err *err)
 {
     json_t *o = json_loadb((const char *)body.p, body.n, 0, NULL);
     const char *message = ck_json_str(o, "message", NULL, NULL), *reason = ck_json_str(o, "reason", "http_error", NULL);
-    if (status == 401 || (status == 403 && !message))
+    if (status == 401 || (status == 403 && (!message || !strcmp(message, "Forbidden")))) // a file says more
         ck_fail(err, (int)status, "unauthorized", "the gateway wants another token: say --token or CELLKEEP_TOKEN");
     else
         ck_fail(err, (int)status, reason, "%s", message ? message : "the gateway refused without saying why");

@@ -5,28 +5,28 @@
 #define S "/v1/sessions/{id}"
 #define CELL S "/cells/{cell}"
 #define FILES S "/files/{path}"
-#define SESSION_ERRORS "401 404 409 410 503"
+#define SESSION_ERRORS "403 404 409 410 503"
 
 const struct v1_operation v1_operations[] = {
     {"get", "/openapi.json", "getOpenapi", "This document", 0, 0, "200 Object", ""},
     {"get", "/healthz", "getHealth", "Is the gateway alive?", 0, 0, "200 Object", ""},
     {"get", "/readyz", "getReady", "Can it take new sessions?", 0, 0, "200 Object", "503"},
-    {"get", "/metrics", "getMetrics", "Metrics in Prometheus text form", 0, 0, "200 text", "401"},
-    {"post", "/v1/sessions", "createSession", "Create a session", 0, "SessionCreate", "201 Session", "400 401 429 503"},
-    {"get", "/v1/sessions", "listSessions", "List sessions, oldest first", "name state metadata limit after", 0, "200 [Session]", "400 401 404"},
-    {"get", S, "getSession", "One session with its usage", 0, 0, "200 Session", "401 404"},
-    {"patch", S, "changeSession", "Change name, metadata or timeouts", 0, "SessionPatch", "200 Session", "400 401 404"},
-    {"delete", S, "deleteSession", "Delete the session and all its files", 0, 0, "204 -", "401 404"},
+    {"get", "/metrics", "getMetrics", "Metrics in Prometheus text form", 0, 0, "200 text", "403"},
+    {"post", "/v1/sessions", "createSession", "Create a session", 0, "SessionCreate", "201 Session", "400 403 429 503"},
+    {"get", "/v1/sessions", "listSessions", "List sessions, oldest first", "name state metadata limit after", 0, "200 [Session]", "400 403 404"},
+    {"get", S, "getSession", "One session with its usage", 0, 0, "200 Session", "403 404"},
+    {"patch", S, "changeSession", "Change name, metadata or timeouts", 0, "SessionPatch", "200 Session", "400 403 404"},
+    {"delete", S, "deleteSession", "Delete the session and all its files", 0, 0, "204 -", "403 404"},
     {"post", S "/interrupt", "interruptSession", "Interrupt what runs (KeyboardInterrupt)", 0, 0, "200 Session", SESSION_ERRORS},
     {"post", S "/restart", "restartSession", "Start a fresh kernel; files stay", 0, 0, "200 Session", SESSION_ERRORS},
-    {"post", S "/pause", "pauseSession", "Not in this version", 0, 0, 0, "401 404 501"},
-    {"post", S "/resume", "resumeSession", "Not in this version", 0, 0, 0, "401 404 501"},
-    {"post", S "/fork", "forkSession", "Not in this version", 0, 0, 0, "401 404 501"},
-    {"post", S "/checkpoints", "createCheckpoint", "Not in this version", 0, 0, 0, "401 404 501"},
-    {"get", S "/checkpoints", "listCheckpoints", "Not in this version", 0, 0, 0, "401 404 501"},
-    {"post", S "/rollback", "rollbackSession", "Not in this version", 0, 0, 0, "401 404 501"},
-    {"post", S "/cells", "runCell", "Run code; with Accept: text/event-stream its events as they happen", 0, "CellRun", "200 Cell", "400 401 404 409 410 413 429 503"},
-    {"get", CELL, "getCell", "A cell: queued, running, or finished", 0, 0, "200 CellState", "401 404 503"},
+    {"post", S "/pause", "pauseSession", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"post", S "/resume", "resumeSession", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"post", S "/fork", "forkSession", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"post", S "/checkpoints", "createCheckpoint", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"get", S "/checkpoints", "listCheckpoints", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"post", S "/rollback", "rollbackSession", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"post", S "/cells", "runCell", "Run code; with Accept: text/event-stream its events as they happen", 0, "CellRun", "200 Cell", "400 403 404 409 410 413 429 503"},
+    {"get", CELL, "getCell", "A cell: queued, running, or finished", 0, 0, "200 CellState", "403 404 503"},
     {"delete", CELL, "deleteCell", "Cancel a queued or running cell", 0, 0, "204 -", SESSION_ERRORS},
     {"post", CELL "/cancel", "cancelCell", "Cancel a queued or running cell", 0, 0, "200 Object", SESSION_ERRORS},
     {"post", CELL "/stdin", "answerInput", "Answer the input() that the cell waits in", 0, "Stdin", "204 -", "400 " SESSION_ERRORS},
