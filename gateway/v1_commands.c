@@ -118,8 +118,9 @@ static bool not_runnable(struct v1_command *c, const struct ck_err *err)
         return false;
     size_t n = strlen(err->text), d = strlen(denied);
     bool there = n >= d && !strcmp(err->text + n - d, denied);
-    on_output(c, ERR, ck_slice_str(err->text), false);
-    on_output(c, ERR, ck_slice_str("\n"), true);
+    char line[CK_ERR_TEXT_MAX + 1];
+    snprintf(line, sizeof line, "%s\n", err->text);
+    on_output(c, ERR, ck_slice_str(line), true);
     json_t *h = json_pack("{s:{s:i,s:b,s:i}}", "exit", "exit_code", there ? 126 : 127, "timed_out", 0, "wall_ms", 0);
     on_exit_record(c, h);
     json_decref(h);
