@@ -143,7 +143,8 @@ void ws_input(struct http_conn *c)
 {
     struct ws_conn *w = c->ws;
     size_t at = 0;
-    w->last_heard = ck_mono_ms();
+    if (c->in.n) // also called when there is nothing, to deliver what was held back
+        w->last_heard = ck_mono_ms();
     while (at < c->in.n && !c->rx_paused && !c->killed && !w->close_received) {
         struct ws_event ev;
         size_t used = 0;
