@@ -30,11 +30,20 @@ struct ending {
     struct ck_err remove_error;
     void (*done)(void *user);
     void *user;
+    struct ending *next, *prev; // of all endings
 };
+
+static struct ending *endings; // loop thread
 
 static void on_closed(uv_handle_t *h)
 {
     struct ending *e = h->data;
+    if (e->prev)
+        e->prev->next = e->next;
+    else
+        endings = e->next;
+    if (e->next)
+        e->next->prev = e->prev;
     e->done(e->user);
     free(e);
 }
@@ -122,6 +131,10 @@ void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struc
     e->done = done;
     e->user = user;
     snprintf(e->dir, sizeof e->dir, "%s", dir);
+    e->next = endings;
+    if (e->next)
+        e->next->prev = e;
+    endings = e;
     uv_timer_init(loop, &e->timer);
     e->timer.data = e;
     if (!proc.pid)
@@ -131,4 +144,11 @@ void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struc
     else
         bridge_call(loop, socket_path, json_pack("{s:s}", "op", "shutdown"), NULL, 0, SHUTDOWN_MS,
                     on_shutdown_answered, e);
+}
+
+void bridge_end_kill_all(void)
+{
+    for (const struct ending *e = endings; e; e = e->next)
+        if (e->proc.pid)
+            ck_proc_signal(e->proc, SIGKILL, NULL);
 }

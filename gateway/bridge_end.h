@@ -10,3 +10,7 @@
 // All strings are copied.
 void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, bool graceful,
                 void (*done)(void *user), void *user);
+
+// Kills at once every process that is being ended; what is left of their folders is removed by the
+// next gateway. For a gateway that is told to stop at once.
+void bridge_end_kill_all(void);

@@ -3,6 +3,7 @@
 #include "gateway/drain.h"
 
 #include "common/ck_log.h"
+#include "gateway/bridge_end.h"
 #include "gateway/http_server.h"
 #include "gateway/launcher.h"
 #include "gateway/pool.h"
@@ -72,6 +73,7 @@ static void on_signal(uv_signal_t *h, int signo)
         begin(d);
         return;
     }
+    bridge_end_kill_all();
     d->at_once = true;
     uv_stop(h->loop);
 }

@@ -14,7 +14,7 @@ from harness.client import Client
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOKEN = "test-token-0123456789abcdef"
-READY = re.compile(r"cellkeep ready: (http://([0-9.]+):(\d+)\S*)")
+READY = re.compile(r"cellkeep ready: (https?://([0-9.]+):(\d+)\S*)")
 
 
 def binary():
