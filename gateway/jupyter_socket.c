@@ -7,13 +7,15 @@
 #include "common/ck_crypto.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
+#include "common/ck_time.h"
+#include "gateway/jupyter_absent.h"
 #include "gateway/jupyter_rest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTEN_MS 1000     // how long a client without session_id may stay silent before it is attached
+#define LISTEN_MS 500      // how long a client without session_id may stay silent before it is attached
 #define ACK_MS 40          // at most so often is an ack sent
 #define RETRY_MS 100       // doubles
 #define RETRY_MAX 7        // 12.7 s in all
@@ -95,6 +97,15 @@ static void ack(struct jup_socket *k)
         bridge_link_op(k->link, json_pack("{s:s,s:I}", "op", "ack", "seq", (json_int_t)seq), NULL, 0, NULL);
 }
 
+// from: a sequence number, or 0 to resume after what this consumer acknowledged.
+static void attach(struct jup_socket *k, const char *consumer, uint64_t from)
+{
+    json_t *op = json_pack("{s:s,s:s,s:s}", "op", "attach", "mode", "jupyter", "consumer", consumer);
+    if (op)
+        json_object_set_new(op, "from", from ? json_integer((json_int_t)from) : json_string("resume"));
+    bridge_link_op(k->link, op, NULL, 0, &k->attach_rid);
+}
+
 static void on_ack_timer(uv_timer_t *t)
 {
     struct jup_socket *k = t->data;
@@ -112,11 +123,24 @@ void jup_socket_ack_soon(struct jup_socket *k)
 
 // --- attaching -----------------------------------------------------------------------------------
 
+// A client without session_id may come back: under the session that it spoke, from where it was. One
+// that said good-bye (1000, 1001) is not waited for.
+static void remember_absent(struct jup_socket *k, int code)
+{
+    if (k->named || !*k->speaks || k->phase != JUP_LIVE)
+        return;
+    if (k->link && strcmp(k->speaks, k->consumer) != 0 && k->ack.acked)
+        attach(k, k->speaks, k->ack.acked + 1);
+    if (code != 1000 && code != 1001)
+        jup_absent_add(k->session->id, k->speaks, ck_mono_ms());
+}
+
 // The client is gone, or another socket takes its place: what reached it is acknowledged, then the
 // link goes, at the latest when the timer runs out.
-static void leave(struct jup_socket *k)
+static void leave(struct jup_socket *k, int code)
 {
     ack(k);
+    remember_absent(k, code);
     k->ws = NULL;
     session_connected(k->session, -1);
     if (k->link && bridge_link_queued(k->link)) {
@@ -140,37 +164,56 @@ static void replace_older(struct jup_socket *k)
         ack(o);
         ws_set_user(w, NULL);
         ws_close(w, CLOSE_REPLACED, "replaced by a newer connection of the same session_id");
-        leave(o);
+        leave(o, CLOSE_REPLACED);
     }
+    jup_absent_remove(k->session->id, k->consumer);
 }
 
-static void set_consumer(struct jup_socket *k, const char *name)
+// A name of any length as one that the bridge takes.
+static void short_name(const char *name, char out[JUP_CONSUMER_MAX])
 {
     uint8_t sum[CK_SHA256_LEN];
     if (strlen(name) < JUP_CONSUMER_MAX) {
-        strcpy(k->consumer, name);
+        strcpy(out, name);
         return;
     }
     if (ck_sha256(ck_slice_str(name), sum))
         ck_random(sum, sizeof sum);
-    ck_hex(sum, sizeof sum, k->consumer);
+    ck_hex(sum, sizeof sum, out);
 }
 
-// from: a sequence number, or 0 to resume after what this consumer acknowledged.
-static void attach(struct jup_socket *k, uint64_t from)
+// Attaches as the consumer of that name, and goes on where it was.
+static void continue_as(struct jup_socket *k, const char *consumer)
 {
-    json_t *op = json_pack("{s:s,s:s,s:s}", "op", "attach", "mode", "jupyter", "consumer", k->consumer);
-    if (op)
-        json_object_set_new(op, "from", from ? json_integer((json_int_t)from) : json_string("resume"));
-    bridge_link_op(k->link, op, NULL, 0, &k->attach_rid);
-}
-
-void jup_socket_identify(struct jup_socket *k, const char *session)
-{
-    set_consumer(k, session);
+    short_name(consumer, k->consumer);
     replace_older(k);
     phase(k, JUP_LIVE, 0);
-    attach(k, 0);
+    attach(k, k->consumer, 0);
+}
+
+void jup_socket_spoke(struct jup_socket *k, const char *session)
+{
+    if (k->named || (*k->speaks && !k->guessed))
+        return;
+    k->guessed = false;
+    short_name(session, k->speaks);
+    if (k->phase == JUP_LISTENING)
+        continue_as(k, session);
+}
+
+// Nothing was said so far: a client that came back and has nothing to say, or one that only listens.
+static void attach_silent(struct jup_socket *k)
+{
+    const char *guess = jup_absent_guess(k->session->id, ck_mono_ms());
+    if (guess) {
+        k->guessed = true;
+        short_name(guess, k->speaks);
+        continue_as(k, k->speaks);
+        return;
+    }
+    ck_uuid4(k->consumer);
+    phase(k, JUP_LIVE, 0);
+    attach(k, k->consumer, k->first_seq); // what happened from its connection on
 }
 
 // --- the handshake -------------------------------------------------------------------------------
@@ -234,9 +277,9 @@ void jup_channels(struct http_req *r)
     http_on_gone(r, on_gone);
     if (name && *name) {
         k->named = true;
-        set_consumer(k, name);
+        short_name(name, k->consumer);
         replace_older(k);
-        attach(k, 0);
+        attach(k, k->consumer, 0);
     } else {
         bridge_link_op(k->link, json_pack("{s:s}", "op", "info"), NULL, 0, &k->attach_rid);
     }
@@ -348,7 +391,7 @@ static void reconnect(struct jup_socket *k)
     ws_resume(k->ws);
     if (*k->consumer) {
         phase(k, JUP_LIVE, 0);
-        attach(k, k->last_seq ? k->last_seq + 1 : 0); // exactly after what this socket has seen
+        attach(k, k->consumer, k->last_seq ? k->last_seq + 1 : 0); // exactly after what this socket has seen
     } else {
         phase(k, JUP_LISTENING, LISTEN_MS);
     }
@@ -358,10 +401,8 @@ static void on_phase_timer(uv_timer_t *t)
 {
     struct jup_socket *k = t->data;
     switch (k->phase) {
-    case JUP_LISTENING: // a silent listener: it sees what happens from its connection on
-        ck_uuid4(k->consumer);
-        phase(k, JUP_LIVE, 0);
-        attach(k, k->first_seq);
+    case JUP_LISTENING:
+        attach_silent(k);
         break;
     case JUP_RETRYING:
         reconnect(k);
@@ -410,9 +451,8 @@ static void on_socket_drain(struct ws_conn *w, void *user)
 static void on_socket_close(struct ws_conn *w, void *user, int code)
 {
     (void)w;
-    (void)code;
     if (user)
-        leave(user);
+        leave(user, code);
 }
 
 static const struct ws_events socket_events = {

@@ -39,6 +39,8 @@ struct jup_socket {
     enum jup_dialect dialect;
     char consumer[JUP_CONSUMER_MAX]; // "" until known
     bool named;                      // by the client's session_id
+    char speaks[JUP_CONSUMER_MAX];   // session of the first message of a client that is not named
+    bool guessed;                    // it has not spoken yet: speaks is who it may be
     struct http_req *req;            // while OPENING
     struct ws_conn *ws;              // from LISTENING or LIVE on
     struct bridge_link *link;        // NULL while RETRYING waits
@@ -75,7 +77,7 @@ void jup_submit_failed(struct jup_socket *k, int64_t rid, const struct ck_err *e
 void jup_submit_free(struct jup_socket *k);
 
 // jupyter_socket.c
-// A socket that came without session_id says who it is by its first message: attaches it.
-void jup_socket_identify(struct jup_socket *k, const char *session);
+// A message of this session came. A socket that has no session_id says with it who it is.
+void jup_socket_spoke(struct jup_socket *k, const char *session);
 void jup_socket_ack_soon(struct jup_socket *k);
 void jup_socket_end(struct jup_socket *k); // the kernel is gone for good

@@ -71,8 +71,7 @@ void jup_submit(struct jup_socket *k, bool binary, struct ck_slice msg)
             refuse(k, &m, "BadMessage", err.text);
         return;
     }
-    if (k->phase == JUP_LISTENING)
-        jup_socket_identify(k, m.head.session);
+    jup_socket_spoke(k, m.head.session);
     if (k->link && k->phase == JUP_LIVE)
         forward(k, &m);
     else
