@@ -16,7 +16,7 @@
 
 #define ROOT "/sys/fs/cgroup"
 #define FILE_MAX (64 * 1024)
-#define RESERVE_BYTES (56u << 20) // kernel, agent and enough page cache to keep running
+#define RESERVE_BYTES (72u << 20) // the agent, the kernel, and enough page cache to keep running
 
 static int path_of(const char *name, const char *file, char *out, size_t room)
 {
@@ -116,9 +116,10 @@ static uint64_t memory_total(void)
 void ag_cgroup_set_limits(void)
 {
     char text[32];
-    uint64_t zygote = read_number("zygote", "memory.stat", "anon") + read_number("zygote", "memory.stat", "file_mapped");
+    uint64_t zygote = read_number("zygote", "memory.stat", "anon");
     uint64_t total = memory_total(), taken = zygote + RESERVE_BYTES;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)zygote);
+    uint64_t mapped = read_number("zygote", "memory.stat", "file_mapped");
+    snprintf(text, sizeof text, "%llu", (unsigned long long)(zygote + mapped));
     write_file("zygote", "memory.min", text);
     // never below a quarter of the machine: a zygote grown out of proportion must not starve the user
     uint64_t limit = total > taken && total - taken > total / 4 ? total - taken : total / 4;

@@ -13,7 +13,7 @@ Runs as the guest's user. Holds no secret but the kernel's own message key.
 """
 
 import codecs
-import fcntl
+import collections
 import os
 import queue
 import random
@@ -75,22 +75,26 @@ class Publisher(iostream.IOPubThread):
         self._room = threading.Condition()
         self._pending = 0
         self._due = {}  # stream -> when to flush it; touched by the thread alone
-        self._master_pid = os.getpid()
+        self._forked = False
+        os.register_at_fork(after_in_child=self._after_fork)
         self.thread = threading.Thread(target=self._main, name="IOPub", daemon=True)
         self.thread.pydev_do_not_trace = True
         self.thread.is_pydev_daemon_thread = True
+
+    def _after_fork(self):
+        self._forked = True
 
     def start(self):
         self.thread.start()
         self.hasty.add(self.thread.ident)
 
     def stop(self):
-        if self.thread.is_alive() and os.getpid() == self._master_pid:
+        if self.thread.is_alive() and not self._forked:
             self._queue.put(None)
             self.thread.join(5)
 
     def schedule(self, f):
-        if self.thread.is_alive() and os.getpid() == self._master_pid:
+        if self.thread.is_alive() and not self._forked:
             self._queue.put(f)
         else:
             f()
@@ -115,7 +119,7 @@ class Publisher(iostream.IOPubThread):
         self._queue.put((parts, copy, size))
 
     def send_multipart(self, parts, flags=0, copy=True, track=False):
-        if os.getpid() != self._master_pid:
+        if self._forked:
             return  # a fork has no thread; its prints go through descriptor 1
         self.wait_for_room()
         self.enqueue(parts, copy)
@@ -177,12 +181,14 @@ class OutStream(iostream.OutStream):
         self.echo = None
         self._exc = None
         self._isatty = bool(isatty)
-        self._master_pid = os.getpid()
         self._direct = _Direct(pub_thread)
-        self._buffer_lock = threading.RLock()
-        self._parts = []
-        self._size = 0
-        self._announced = False
+        self._publish_lock = threading.RLock()  # one message at a time, in order
+        self._parts = collections.deque()
+        self._append = self._parts.append
+        self._size = 0  # characters in _parts, about
+        self._announced = False  # the publishing thread will flush soon
+        self._forked = False
+        os.register_at_fork(after_in_child=self._after_fork)
         self._fd = {"stdout": 1, "stderr": 2}[name]
         self._fd_lock = threading.RLock()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -222,8 +228,11 @@ class OutStream(iostream.OutStream):
                     return True
                 if not data:
                     return False
-                self._append(self._decoder.decode(data))
+                self.write(self._decoder.decode(data))
         return True
+
+    def _after_fork(self):
+        self._forked = True
 
     def fileno(self):
         return self._fd
@@ -237,47 +246,56 @@ class OutStream(iostream.OutStream):
         self.flush()  # what is waiting belongs to the cell before
         self.parent_header = extract_header(parent)
 
+    # Called several times for every print, so: no lock, no system call. The deque's own operations are
+    # atomic; the size and the two flags may be off by a race, which shifts a flush and loses nothing.
+
     def write(self, string):
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string)}")
-        if self.pub_thread is None:
-            raise ValueError("I/O operation on closed file")
-        if os.getpid() != self._master_pid:
-            os.write(self._fd, string.encode("utf-8", "replace"))  # the parent watches the other end
-        elif len(string) <= CHUNK:
-            self._append(string)
-        else:
-            for at in range(0, len(string), CHUNK):
-                self._append(string[at : at + CHUNK])
+        if self._forked or self.pub_thread is None or len(string) > CHUNK:
+            return self._write_rarely(string)
+        self._append(string)
+        self._size += len(string)
+        if self._size >= CHUNK:
+            self._publish()
+        elif not self._announced:
+            self._announced = True
+            self.pub_thread.flush_later(self)
         return len(string)
 
-    def _append(self, string):
-        if not string:
-            return
-        with self._buffer_lock:
-            self._parts.append(string)
-            self._size += len(string)
-            full = self._size >= CHUNK
-            announce = not full and not self._announced
-            self._announced = self._announced or announce
-        if full:
-            self._publish()
-        elif announce:
-            self.pub_thread.flush_later(self)
+    def _write_rarely(self, string):
+        if self.pub_thread is None:
+            raise ValueError("I/O operation on closed file")
+        if self._forked:
+            os.write(self._fd, string.encode("utf-8", "replace"))  # the parent watches the other end
+        else:
+            for at in range(0, len(string), CHUNK):  # slice by slice, so that only one is in memory
+                self.write(string[at : at + CHUNK])
+        return len(string)
+
+    def _take(self):
+        """About CHUNK characters of what waits, as one string."""
+        taken, size = [], 0
+        while size < CHUNK and self._parts:
+            try:
+                piece = self._parts.popleft()
+            except IndexError:
+                break
+            taken.append(piece)
+            size += len(piece)
+        self._size = max(0, self._size - size)
+        return "".join(taken)
 
     def _publish(self):
-        if not self._parts or self.pub_thread is None:
-            self._announced = False
-            return
-        self.pub_thread.wait_for_room()
-        with self._buffer_lock:
-            text = "".join(self._parts)
-            self._parts.clear()
-            self._size = 0
-            self._announced = False
-            if text:
-                # a lone surrogate cannot be encoded; it must not take the rest of the output with it
-                text = text.encode("utf-8", "replace").decode("utf-8")
+        self._announced = False
+        while self._parts and self.pub_thread is not None:
+            self.pub_thread.wait_for_room()
+            with self._publish_lock:
+                text = self._take()
+                if not text:
+                    continue
+                if not text.isascii():  # a lone surrogate must not take the rest of the output with it
+                    text = text.encode("utf-8", "replace").decode("utf-8")
                 self.session.send(
                     self._direct,
                     "stream",
@@ -287,7 +305,7 @@ class OutStream(iostream.OutStream):
                 )
 
     def flush(self):
-        if os.getpid() != self._master_pid or self.pub_thread is None:
+        if self._forked or self.pub_thread is None:
             return
         if threading.current_thread() is not self.watch_fd_thread:
             self._drain()

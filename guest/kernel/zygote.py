@@ -89,6 +89,26 @@ def use_numpy():
     np.random.default_rng().normal(size=8)
 
 
+def show_errors():
+    """Formats one exception and one syntax error: the first traceback of a session costs seconds otherwise."""
+    import linecache
+
+    from IPython.core.ultratb import AutoFormattedTB, SyntaxTB
+
+    code = "def f(x):\n    return 1 / x\nf(0)\n"
+    linecache.cache["<warm>"] = (len(code), None, code.splitlines(True), "<warm>")
+    formats = AutoFormattedTB(mode="Context", color_scheme="Neutral", tb_offset=1)
+    try:
+        exec(compile(code, "<warm>", "exec"), {})
+    except ZeroDivisionError:
+        formats.structured_traceback(*sys.exc_info())
+    try:
+        compile("def f(:", "<warm>", "exec")
+    except SyntaxError:
+        SyntaxTB(color_scheme="Neutral").structured_traceback(*sys.exc_info()[:2], [])
+    linecache.clearcache()
+
+
 def steps():
     """(percent when it begins, text, function). The first one is all that a kernel needs."""
 
@@ -104,7 +124,7 @@ def steps():
         (54, "importing plotly", imports("plotly.graph_objects", "plotly.express")),
         (58, "importing scikit-learn", imports("sklearn.base", "sklearn.linear_model")),
         (62, "importing openpyxl and pillow", imports("openpyxl", "PIL.Image", "PIL.PngImagePlugin")),
-        (65, "using them once", lambda: (use_pandas(), use_numpy())),
+        (65, "using them once", lambda: (use_pandas(), use_numpy(), show_errors())),
     ]
 
 
