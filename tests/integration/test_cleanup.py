@@ -14,11 +14,10 @@ def mounts():
         return sorted(line.split()[4] for line in f)
 
 
-def cgroups():
-    found = []
-    for root, dirs, _files in os.walk("/sys/fs/cgroup"):
-        found += [os.path.join(root, d) for d in dirs if "cellkeep" in d]
-    return sorted(found)
+def cgroups(sessions):
+    """Control groups of these sessions."""
+    return sorted(os.path.join(root, d) for root, dirs, _files in os.walk("/sys/fs/cgroup") for d in dirs
+                  if any(s in d for s in sessions))
 
 
 def test_a_deleted_session_leaves_nothing(start):
@@ -55,19 +54,19 @@ def test_a_busy_session_can_be_deleted(start):
 
 def test_on_exit_kill_leaves_nothing(start):
     mounted = mounts()
-    groups = cgroups()
     gw = start("--pool-size", "2", "--on-exit", "kill")
     api = gw.client()
     for _ in range(2):
         api.cell(api.create(), "print:x")
     wait_for("the pool is full again", 30, lambda: len(os.listdir(os.path.join(gw.state, "sessions"))) >= 4)
+    sessions = os.listdir(os.path.join(gw.state, "sessions"))
     assert gw.stop(40) == 0
     assert gw.leftovers() == {}
     assert os.listdir(os.path.join(gw.state, "sessions")) == []
     sockets = [f for r, _d, fs in os.walk(gw.state) for f in fs if f.endswith(".sock")]
     assert sockets == []
     assert mounts() == mounted
-    assert [g for g in cgroups() if g not in groups] == []
+    assert cgroups(sessions) == []
 
 
 def test_on_exit_kill_ends_a_session_that_hangs(start):

@@ -61,7 +61,7 @@ def test_a_killed_gateway_loses_no_event_and_no_session(start, state):
     reader.join(30)
     ids = [e.id for e in got if e.id is not None]
     assert ids == sorted(ids) and len(ids) == len(set(ids)), "an event came twice or out of order"
-    done = [e for e in got if e.kind == "done"][-1].json()
+    done = [e for e in got if e.kind == "done"][-1].json()["finished"]
     want = "".join("%d\n" % i for i in range(60))
     text = "".join(e.json()["content"]["text"] for e in got if e.kind == "stream" and e.json().get("cell") == done["id"])
     assert text == want and done["stdout"] == want and done["status"] == "ok"

@@ -46,10 +46,9 @@ def test_a_state_folder_that_cannot_be_written(fake):
 def test_a_missing_qemu(fake):
     said = fails("--cache-dir", fake.cache, "--qemu", "/nonexistent/qemu", "--accel", "tcg")
     assert "qemu" in said.lower()
-    empty = scratch("p")
-    said = fails("--cache-dir", fake.cache, "--accel", "tcg", env={"PATH": empty})
-    assert "qemu" in said.lower() and "install" in said.lower()
-    shutil.rmtree(empty)
+    assert "install" in said
+    said = fails("--cache-dir", fake.cache, "--qemu", "/bin/true", "--accel", "tcg")
+    assert "/bin/true" in said
 
 
 def test_no_image_says_how_to_get_one(fake):
@@ -164,7 +163,7 @@ def test_wrong_usage_is_exit_2_with_one_line(fake, options):
 
 def test_wrong_environment_and_config_are_named(fake):
     said = fails(*fake.options(), code=2, env={"CELLKEEP_ACCEL": "warp", "CELLKEEP_POOL_SIZE": "many"})
-    assert "environment" in said and "accel" in said
+    assert "CELLKEEP_ACCEL" in said or "CELLKEEP_POOL_SIZE" in said
     d = scratch("g")
     path = os.path.join(d, "config.json")
     for text in ("{", '{"port": "x"}', '{"nonsense": 1}', "[]"):
