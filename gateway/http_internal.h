@@ -1,4 +1,5 @@
-// Shared by http_server.c, http_conn.c, http_req.c, http_reply.c and http_ws.c only.
+// Shared by http_server.c, http_conn.c, http_req.c, http_body.c, http_reply.c, http_stream.c and
+// http_ws.c only.
 //
 // One struct http_conn per TCP connection. Its states, and what may happen in each:
 //   HEAD    reading a request head            -> BODY, WAIT, FLUSH (error), dead
@@ -121,6 +122,7 @@ struct ws_conn {
     int close_code;    // received or sent, 1006 = none
     bool close_sent, close_received;
     uint64_t position, reached; // as ws_position() and ws_reached() say, once conn is NULL
+    uint64_t asked, confirmed;  // places: of the last ws_confirm(), and of the last pong to one
     uint64_t dropped;  // bytes that were not even queued, because the connection was ending
 };
 
@@ -164,11 +166,21 @@ void conn_drain(struct http_conn *c);
 struct http_req *req_new(struct http_conn *c, size_t head_len, struct ck_err *err); // takes the head from c->in
 void req_free(struct http_req *r);
 void req_dispatch(struct http_req *r);                 // route, authorise, call or collect
-size_t req_body_feed(struct http_req *r, const uint8_t *p, size_t n); // returns bytes used; may end the request
 void req_gone(struct http_req *r);                     // the client left
+void req_call_handler(struct http_req *r);             // r may be gone afterwards
+void req_set_body_complete(struct http_req *r);
+
+// http_body.c
+size_t req_body_feed(struct http_req *r, const uint8_t *p, size_t n); // returns bytes used; may end the request
 
 // http_reply.c
+// The parts of an answer's head; r is NULL for an answer to something that never became a request.
+void reply_start_head(struct ck_buf *b, const struct http_server *s, const struct http_req *r, int status, const char *type);
+void reply_end_head(struct ck_buf *b, const struct http_req *r);
+void reply_decide_keep_alive(struct http_req *r);
 void reply_own_error(struct http_conn *c, const struct http_req *r, const struct ck_err *err); // the server's own answer, on the connection
+
+// http_stream.c
 void reply_sse_comment(struct http_req *r);
 
 // http_ws.c

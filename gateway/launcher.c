@@ -429,9 +429,11 @@ static void on_prepared(uv_work_t *w, int status)
     struct launch *x = w->data;
     (void)status;
     if (!strcmp(x->err.reason, "uid_in_use") && ++x->tries < UID_TRIES) {
-        ck_log(CK_LOG_WARN, "launcher", "uid_skipped %s", x->err.text); // its slot stays marked: not ours
+        int skipped = x->p->slot;
+        ck_log(CK_LOG_WARN, "launcher", "uid_skipped %s", x->err.text);
         x->err = (struct ck_err)CK_ERR_INIT;
         x->p->slot = uid_pool_take(x->l->uids);
+        uid_pool_release(x->l->uids, skipped); // comes round again last
         prepare(x);
         return;
     }
