@@ -84,6 +84,7 @@ struct bridge {
     } up;
     unsigned start_attempts;
     int64_t start_deadline;
+    char next_key[65];      // of the kernel that is being started
 
     bool doomed;            // the kernel was sent SIGKILL and its exit is awaited
     bool restart_wanted;    // the exit that comes is what `restart` asked for

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -25,6 +26,7 @@
 #define RAM_FD 3
 #define STATUS_FD 4
 #define FILES_WANTED 8192 // connections, sockets, QEMU's pipes
+#define MEMORY_OVERHEAD (1024ull << 20) // beyond the guest's own: translated code, the log, messages under way
 
 struct process {
     struct bridge b;
@@ -139,6 +141,7 @@ static int enter_jail(struct process *p, struct ck_err *err)
                              .extra_dir = strncmp(qemu_dir, "/usr/", 5) ? qemu_dir : NULL, // a QEMU of the operator's own
                              .kvm = b->template.accel == CK_ACCEL_KVM,
                              .uid = b->conf.uid, .gid = b->conf.gid, .keep = keep, .nkeep = 4,
+                             .memory_bytes = ((uint64_t)b->template.memory_mb << 20) + MEMORY_OVERHEAD,
                              .required = b->conf.jail_required, .skip = b->conf.jail_skip};
     if (ck_jail_apply(&o, &report, err))
         return ck_wrap(err, "jail");
@@ -241,6 +244,10 @@ static int start_loop(struct process *p, struct ck_err *err)
 static int prepare(struct process *p, struct ck_err *err)
 {
     signal(SIGPIPE, SIG_IGN);
+    // glibc raises the threshold with every large block that is freed, and a heap full of holes stays
+    // with the process: large messages are to be given back to the host.
+    mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
     raise_file_limit();
     return read_config(p, err) || load_template(&p->b, err) || open_socket(p, err) || enter_jail(p, err) ||
            make_disk(&p->b, err) ? -1 : 0;

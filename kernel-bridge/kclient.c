@@ -209,6 +209,8 @@ int kc_send(struct kc *k, enum jw_channel ch, const struct ck_slice part[4], con
             uint32_t nbuffers, struct ck_err *err)
 {
     char sig[JW_SIG_HEX];
+    if (!k || k->closed)
+        return ck_fail(err, 503, "kernel_gone", "the kernel has ended");
     struct ck_slice few[16], *all = few;
     size_t n = 6 + (size_t)nbuffers;
     if (jw_sign(ck_slice_str(k->key), part, sig))
@@ -231,6 +233,8 @@ int kc_request(struct kc *k, enum jw_channel ch, const char *msg_id, const char 
 {
     char fresh[CK_UUID_MAX];
     CK_CLEAN_BUF struct ck_buf header = CK_BUF_INIT;
+    if (!k || k->closed)
+        return ck_fail(err, 503, "kernel_gone", "the kernel has ended");
     if (!msg_id) {
         ck_uuid4(fresh);
         msg_id = fresh;
@@ -244,7 +248,7 @@ int kc_request(struct kc *k, enum jw_channel ch, const char *msg_id, const char 
 int kc_call(struct kc *k, enum jw_channel ch, const char *type, struct ck_slice content, unsigned deadline_ms,
             kc_reply_cb done, void *user, struct ck_err *err)
 {
-    if (k->closed)
+    if (!k || k->closed)
         return ck_fail(err, 503, "kernel_gone", "the kernel has ended");
     if (k->calls == KC_CALLS_MAX)
         return ck_fail(err, 503, "kernel_busy", "too many questions to the kernel are unanswered");

@@ -38,7 +38,8 @@ void kc_set_key(struct kc *k, const char *key);
 void kc_set_message_max(struct kc *k, uint64_t bytes);
 uint64_t kc_bad(const struct kc *k);
 
-// Signs and sends a message whose four JSON parts are given. -1 with err: 503.
+// Signs and sends a message whose four JSON parts are given. -1 with err: 503. This and the two below
+// take NULL for a kernel that is gone ("kernel_gone").
 int kc_send(struct kc *k, enum jw_channel ch, const struct ck_slice part[4], const struct ck_slice *buffers,
             uint32_t nbuffers, struct ck_err *err);
 // Sends a request of the bridge's own; msg_id NULL = a fresh one.

@@ -67,33 +67,36 @@ static void kernel_started(void *user, const json_t *answer, struct ck_slice pay
         give_up(b, err);
         return;
     }
+    struct ck_err e = CK_ERR_INIT;
     b->kernel_pid = ck_json_int(answer, "pid", 0, NULL);
     b->usage.cpu_ms = 0; // of this kernel
-    br_kernel_prove(b, b->start_deadline, kernel_proved);
+    int rc = br_kernel_connect(b, b->next_key, &e);
+    explicit_bzero(b->next_key, sizeof b->next_key);
+    if (rc)
+        give_up(b, &e);
+    else
+        br_kernel_prove(b, b->start_deadline, kernel_proved);
 }
 
-// The sockets are opened when the kernel listens; the key goes to both ends.
+// The key goes to both ends; the sockets are opened when the kernel listens: earlier, they would be
+// in the middle of a pause between two attempts when it does.
 static void start_kernel(struct bridge *b)
 {
     uint8_t raw[32];
-    char key[65];
     struct ck_err err = CK_ERR_INIT;
     ck_random(raw, sizeof raw);
-    ck_hex(raw, sizeof raw, key);
+    ck_hex(raw, sizeof raw, b->next_key);
+    explicit_bzero(raw, sizeof raw);
+    kc_close(b->kc);
+    b->kc = NULL;
     json_t *env = b->kernel_env ? json_loads(b->kernel_env, 0, NULL) : json_object();
-    json_t *o = json_pack("{s:s,s:s,s:o}", "op", "kernel_start", "key", key, "env", env);
+    json_t *o = json_pack("{s:s,s:s,s:o}", "op", "kernel_start", "key", b->next_key, "env", env);
     if (o && b->kernel_cwd[0])
         json_object_set_new(o, "cwd", json_string(b->kernel_cwd));
     b->start_attempts++;
     int64_t left = b->start_deadline - ck_mono_ms();
-    if (br_kernel_connect(b, key, &err)) {
-        json_decref(o);
+    if (ac_request(b->ac, o, ck_slice("", 0), left > 0 ? (unsigned)left : 1, kernel_started, b, &err) < 0)
         give_up(b, &err);
-    } else if (ac_request(b->ac, o, ck_slice("", 0), left > 0 ? (unsigned)left : 1, kernel_started, b, &err) < 0) {
-        give_up(b, &err);
-    }
-    explicit_bzero(raw, sizeof raw);
-    explicit_bzero(key, sizeof key);
 }
 
 static void decide_running_cell(struct bridge *b, const json_t *push)

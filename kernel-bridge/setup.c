@@ -112,15 +112,12 @@ static void personalise_kernel(struct bridge *b)
 static void agent_personalised(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
 {
     struct bridge *b = user;
-    struct ck_err e = CK_ERR_INIT;
     (void)answer;
     (void)payload;
     if (b->state != BR_STARTING)
         return;
     if (err)
         fail(b, "personalising the VM", err);
-    else if (br_kernel_connect(b, "template", &e))
-        fail(b, "connecting to the kernel", &e);
     else
         personalise_kernel(b);
 }
@@ -161,6 +158,8 @@ static void running(struct ck_machine *m, const struct ck_err *err, void *user)
     b->ac = ac_open(&o, &e);
     if (!b->ac)
         fail(b, "connecting to the VM's agent", &e);
+    else if (br_kernel_connect(b, "template", &e)) // connects while the agent works
+        fail(b, "connecting to the kernel", &e);
     else
         personalise_agent(b);
 }
