@@ -173,10 +173,15 @@ void ws_set_max_message(struct ws_conn *w, size_t max);
 int ws_send(struct ws_conn *w, bool binary, const void *p, size_t n);               // copies
 int ws_send_blob(struct ws_conn *w, bool binary, struct ck_blob *b, size_t off, size_t n); // takes a reference of its own
 size_t ws_queued(const struct ws_conn *w);
-// Delivery: the place in the output right after what was given to ws_send() so far, and the place up
-// to which the client's host has acknowledged the bytes (under TLS possibly less, never more). Both
-// also in on_close, as of the end.
+// Delivery, as places in the output. ws_position: right after what was given to ws_send() so far.
+// ws_confirmed: up to where the client's library has taken it, by its pong to a ping that
+// ws_confirm() sends after all that was given so far (unless one is still on its way).
+// ws_reached: for the end of a connection, in on_close or before a ws_terminate(): up to where the
+// client has it as far as can be known: what its host acknowledged, or, when that threw bytes away
+// unread (a reset), what was confirmed. Never more, possibly less.
 uint64_t ws_position(const struct ws_conn *w);
+void ws_confirm(struct ws_conn *w);
+uint64_t ws_confirmed(const struct ws_conn *w);
 uint64_t ws_reached(struct ws_conn *w);
 void ws_pause(struct ws_conn *w);  // stop reading from the client (pings are still answered from what came)
 void ws_resume(struct ws_conn *w);

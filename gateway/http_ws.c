@@ -3,6 +3,7 @@
 #include "gateway/http_internal.h"
 
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
@@ -116,6 +117,17 @@ static void on_close_frame(struct ws_conn *w, struct ck_slice payload)
     conn_want_write(w->conn); // when ours went out before, the end follows from there
 }
 
+static void on_pong(struct ws_conn *w, struct ck_slice payload)
+{
+    uint64_t at = 0;
+    if (payload.n != 8)
+        return;
+    for (int i = 7; i >= 0; i--)
+        at = at << 8 | payload.p[i];
+    if (at == w->asked)
+        w->confirmed = at;
+}
+
 static void on_event(struct ws_conn *w, const struct ws_event *ev)
 {
     switch (ev->op) {
@@ -133,6 +145,9 @@ static void on_event(struct ws_conn *w, const struct ws_event *ev)
     case WS_CLOSE:
         if (!w->close_received)
             on_close_frame(w, ev->data);
+        break;
+    case WS_PONG:
+        on_pong(w, ev->data);
         break;
     default:
         break;
@@ -250,15 +265,40 @@ uint64_t ws_position(const struct ws_conn *w)
     return w->conn ? w->conn->out.consumed + w->conn->out.bytes + w->dropped : w->position;
 }
 
+void ws_confirm(struct ws_conn *w)
+{
+    uint64_t at = ws_position(w);
+    uint8_t payload[8];
+    if (!w->conn || w->conn->killed || w->close_sent || w->asked > w->confirmed || at == w->confirmed)
+        return;
+    for (int i = 0; i < 8; i++)
+        payload[i] = (uint8_t)(at >> (8 * i));
+    w->asked = at;
+    send_control(w, WS_PING, payload, sizeof payload);
+}
+
+uint64_t ws_confirmed(const struct ws_conn *w)
+{
+    return w->confirmed;
+}
+
 uint64_t ws_reached(struct ws_conn *w)
 {
     struct http_conn *c = w->conn;
-    int sent = 0;
+    struct tcp_info ti;
+    socklen_t len = sizeof ti;
+    int fd, sent = 0;
     if (!c)
         return w->reached;
-    // The kernel still answers for a connection that was reset: what its peer never acknowledged.
-    if (ioctl(lws_get_socket_fd(c->wsi), SIOCOUTQ, &sent) || sent < 0)
-        sent = 0;
+    fd = lws_get_socket_fd(c->wsi);
+    if (w->confirmed > w->reached)
+        w->reached = w->confirmed;
+    // A host resets a connection whose program left bytes unread. Then, and when we ended it because
+    // the client was silent, an acknowledgement says nothing about the program.
+    bool orderly = !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
+                   (ti.tcpi_state == TCP_ESTABLISHED || ti.tcpi_state == TCP_CLOSE_WAIT || ti.tcpi_state == TCP_LAST_ACK);
+    if (w->close_received || !orderly || ioctl(fd, SIOCOUTQ, &sent) || sent < 0)
+        return w->reached;
     uint64_t out = lws_partial_buffered(c->wsi) ? c->flushed : c->out.consumed;
     out = out > (uint64_t)sent ? out - (uint64_t)sent : 0;
     if (out > w->reached) // under TLS the kernel counts more bytes than we do: an older answer may be better

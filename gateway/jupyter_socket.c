@@ -90,9 +90,10 @@ static void phase(struct jup_socket *k, enum jup_phase p, uint64_t ms)
 
 // --- acknowledging -------------------------------------------------------------------------------
 
-static void ack(struct jup_socket *k)
+// place: in the output of the socket, up to which the client has it.
+static void ack(struct jup_socket *k, uint64_t place)
 {
-    uint64_t seq = jup_ack_reached(&k->ack, ws_reached(k->ws));
+    uint64_t seq = jup_ack_reached(&k->ack, place);
     if (seq && k->link)
         bridge_link_op(k->link, json_pack("{s:s,s:I}", "op", "ack", "seq", (json_int_t)seq), NULL, 0, NULL);
 }
@@ -111,7 +112,9 @@ static void on_ack_timer(uv_timer_t *t)
     struct jup_socket *k = t->data;
     if (!k->ws)
         return;
-    ack(k);
+    ack(k, ws_confirmed(k->ws));
+    if (jup_ack_pending(&k->ack))
+        ws_confirm(k->ws);
     jup_socket_ack_soon(k);
 }
 
@@ -139,7 +142,7 @@ static void remember_absent(struct jup_socket *k, int code)
 // link goes, at the latest when the timer runs out.
 static void leave(struct jup_socket *k, int code)
 {
-    ack(k);
+    ack(k, ws_reached(k->ws));
     remember_absent(k, code);
     k->ws = NULL;
     session_connected(k->session, -1);
@@ -161,7 +164,7 @@ static void replace_older(struct jup_socket *k)
             continue;
         ck_log(CK_LOG_INFO, "jupyter", "socket_replaced kernel=%s", k->session->id);
         struct ws_conn *w = o->ws;
-        ack(o);
+        ack(o, ws_reached(w));
         ws_set_user(w, NULL);
         ws_close(w, CLOSE_REPLACED, "replaced by a newer connection of the same session_id");
         leave(o, CLOSE_REPLACED);
