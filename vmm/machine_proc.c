@@ -114,7 +114,7 @@ static void last_words(const struct ck_machine *m, char *out, size_t room)
     out[0] = 0;
     char *save = NULL;
     for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save))
-        if (*l && !strstr(l, "Expected vmdescription section")) {
+        if (*l && !strstr(l, "Expected vmdescription section") && !strstr(l, "warning: TCG doesn't support")) {
             const char *colon = !strncmp(l, "qemu-system", 11) ? strstr(l, ": ") : NULL;
             snprintf(out, room, "%s", colon ? colon + 2 : l);
         }
