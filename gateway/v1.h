@@ -17,6 +17,9 @@
 // when `alive`: 410 for a dead one, 409 for a paused one.
 struct session *v1_session(struct http_req *r, bool alive);
 
+// Answers with err. A bridge that is gone because its session has ended is told as that: 410.
+void v1_reply_err(struct http_req *r, const struct ck_err *err);
+
 // The {path...} of the route as a guest path. -1 after having answered.
 int v1_request_path(struct http_req *r, char out[V1_PATH_MAX]);
 

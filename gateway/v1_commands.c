@@ -43,7 +43,7 @@ static void command_fail(struct v1_command *c, const struct ck_err *err)
         ck_buf_free(&b);
         http_stream_end(c->r);
     } else {
-        http_reply_err(c->r, err);
+        v1_reply_err(c->r, err);
     }
     command_free(c);
 }

@@ -42,7 +42,7 @@ static void get_fail(struct v1_get *g, const struct ck_err *err)
     if (g->streaming)
         http_stream_abort(g->r); // the client must not take half a file for a whole one
     else
-        http_reply_err(g->r, err);
+        v1_reply_err(g->r, err);
     get_free(g);
 }
 

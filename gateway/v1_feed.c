@@ -223,7 +223,7 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
     if (fd->streaming)
         http_stream_end(fd->r);
     else
-        http_reply_err(fd->r, err);
+        v1_reply_err(fd->r, err);
     feed_free(fd);
 }
 

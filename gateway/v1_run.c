@@ -51,7 +51,7 @@ static void run_fail(struct v1_run *run, const struct ck_err *err)
     } else if (run->r) {
         if (err->status == 429)
             http_header_add(run->r, "Retry-After", "1");
-        http_reply_err(run->r, err);
+        v1_reply_err(run->r, err);
     }
     run_free(run);
 }

@@ -28,7 +28,7 @@ static void put_free(struct v1_put *p)
 
 static void put_fail(struct v1_put *p, const struct ck_err *err)
 {
-    http_reply_err(p->r, err);
+    v1_reply_err(p->r, err);
     put_free(p);
 }
 
@@ -168,6 +168,11 @@ void v1_files_put(struct http_req *r)
     }
     if (v1_request_path(r, p->path)) {
         free(p);
+        return;
+    }
+    if (http_query(r, "archive")) {
+        free(p);
+        http_reply_error(r, 501, "not_implemented", "this version of cellkeep cannot unpack an archive yet: put its files");
         return;
     }
     p->r = r;

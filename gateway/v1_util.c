@@ -6,21 +6,41 @@
 #include "common/ck_time.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define V1_PARSE_INLINE_MAX (128 * 1024) // larger bodies would hold up other clients
 
-struct session *v1_session(struct http_req *r, bool alive)
+static struct session *session_of(struct http_req *r)
 {
     const char *id = http_param(r, "id");
-    struct session *s = ck_uuid_valid(id) ? registry_find(http_gateway(r)->registry, id) : NULL;
+    return ck_uuid_valid(id) ? registry_find(http_gateway(r)->registry, id) : NULL;
+}
+
+static void reply_dead(struct http_req *r, const struct session *s)
+{
+    http_reply_error(r, 410, "session_dead",
+                     "the session has ended (%s); delete it and create a new one with POST /v1/sessions",
+                     s->reason ? s->reason : "its virtual machine is gone");
+}
+
+void v1_reply_err(struct http_req *r, const struct ck_err *err)
+{
+    struct session *s = strcmp(err->reason, "bridge_gone") ? NULL : session_of(r);
+    if (s && s->state == SESSION_DEAD)
+        reply_dead(r, s);
+    else
+        http_reply_err(r, err);
+}
+
+struct session *v1_session(struct http_req *r, bool alive)
+{
+    struct session *s = session_of(r);
     if (!s) {
         http_reply_error(r, 404, "no_such_session", "there is no session with this id: GET /v1/sessions lists them");
         return NULL;
     }
     if (alive && s->state == SESSION_DEAD) {
-        http_reply_error(r, 410, "session_dead",
-                         "the session has ended (%s); delete it and create a new one with POST /v1/sessions",
-                         s->reason ? s->reason : "its virtual machine is gone");
+        reply_dead(r, s);
         return NULL;
     }
     if (alive && s->state == SESSION_PAUSED) {
@@ -58,7 +78,7 @@ static void call_done(void *user, const json_t *re, const struct ck_frame *f, co
     struct call c = *(struct call *)user;
     free(user);
     if (err)
-        http_reply_err(c.r, err);
+        v1_reply_err(c.r, err);
     else
         c.reply(c.r, re, f);
 }
