@@ -104,8 +104,9 @@ static int claim_code(const struct bop *op, struct ck_buf *out)
                ck_buf_add_json_str(out, json_string_value(value), json_string_length(value)) | ck_buf_add_str(out, ",");
     }
     bad |= ck_buf_add_str(out, "})\n");
-    if (op->cwd[0])
-        bad |= ck_buf_add_str(out, "_o.chdir(") | ck_buf_add_json_str(out, op->cwd, strlen(op->cwd)) | ck_buf_add_str(out, ")\n");
+    if (op->cwd[0]) // the folder of a notebook on its client's side: often there is none of that name
+        bad |= ck_buf_add_str(out, "_d = ") | ck_buf_add_json_str(out, op->cwd, strlen(op->cwd)) |
+               ck_buf_add_str(out, "\nif _o.path.isdir(_d): _o.chdir(_d)\ndel _d\n");
     return bad | ck_buf_add_str(out, "del _o\n");
 }
 

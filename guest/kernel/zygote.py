@@ -201,7 +201,10 @@ def prepare_process(request):
     import cellkeep_hook
 
     os.environ.update(request["env"])
-    os.chdir(request["cwd"])
+    try:
+        os.chdir(request["cwd"])
+    except OSError:  # a folder that is not there, or not any more
+        os.chdir(HOME)
     cellkeep_hook.reseed(os.urandom(32))
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [p for p in sys.path if p != here]
