@@ -40,16 +40,18 @@ json_t *jup_env_filter(json_t *env, const char *allow)
     json_t *out = json_object();
     const char *name;
     json_t *v;
-    int rc = out ? json_object_set_new(out, "KERNEL_GATEWAY", json_string("1")) : -1;
+    int rc = out ? 0 : -1;
     if (!json_is_object(env))
         return out;
     json_object_foreach(env, name, v) {
         bool wanted = !strncmp(name, "KERNEL_", 7) || listed(allow, name);
-        if (rc || json_object_size(out) >= JUP_ENV_MAX)
+        if (rc || json_object_size(out) >= JUP_ENV_MAX - 1)
             break;
         if (wanted && name_ok(name) && value_ok(v) && strcmp(name, "KERNEL_GATEWAY") != 0)
             rc = json_object_set(out, name, v);
     }
+    if (!rc && json_object_size(out))
+        rc = json_object_set_new(out, "KERNEL_GATEWAY", json_string("1"));
     if (rc) {
         json_decref(out);
         return NULL;

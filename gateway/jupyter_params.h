@@ -10,7 +10,8 @@
 // A new object with those members of env (any JSON; borrowed) that may reach the guest: names that
 // begin with KERNEL_ or stand in allow (comma-separated names, NULL = none), with text values, within
 // the bounds above. Everything else is dropped without a word: jupyter-server 1.23 posts its whole
-// process environment, secrets included. KERNEL_GATEWAY=1 is always set. NULL = out of memory.
+// process environment, secrets included. KERNEL_GATEWAY=1 is added when anything is left (an empty
+// environment costs a new kernel nothing). NULL = out of memory.
 json_t *jup_env_filter(json_t *env, const char *allow);
 
 // The guest directory for a `path` of the Jupyter API: relative to /home/user unless absolute. 0 =
