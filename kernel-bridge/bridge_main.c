@@ -38,23 +38,24 @@ struct process {
     char socket_path[PATH_MAX];
 };
 
-// One line for whoever started us; gone readers are none of our trouble.
-static void tell(struct process *p, const struct ck_err *err)
+// One line for whoever started us. -1 when there is nobody to read it any more.
+static int tell(struct process *p, const struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf line = CK_BUF_INIT;
     if (p->status_fd < 0)
-        return;
-    int bad = 0;
+        return 0;
+    int bad = 0, unread = 0;
     if (err)
         bad = ck_buf_printf(&line, "failed {\"status\":%d,\"reason\":", err->status) ||
               ck_buf_add_json_str(&line, err->reason, strlen(err->reason)) || ck_buf_add_str(&line, ",\"message\":") ||
               ck_buf_add_json_str(&line, err->text, strlen(err->text)) || ck_buf_add_str(&line, "}\n");
     else
         bad = ck_buf_add_str(&line, "ready\n");
-    if (!bad && ck_write_all(p->status_fd, line.p, line.n))
+    if (!bad && (unread = ck_write_all(p->status_fd, line.p, line.n)))
         ck_log(CK_LOG_INFO, "bridge", "status_unread errno=%d", errno);
     close(p->status_fd);
     p->status_fd = -1;
+    return unread ? -1 : 0;
 }
 
 static int read_config(struct process *p, struct ck_err *err)
@@ -211,8 +212,10 @@ static void on_setup(struct bridge *b, const struct ck_err *err)
     uv_timer_stop(&p->setup_timer);
     if (!err && write_identity(b, &e))
         err = &e;
-    tell(p, err);
-    if (err) {
+    // The gateway died while we started: the next one may not know of us, so that nobody would ever
+    // end us.
+    bool unknown = tell(p, err) && b->pool;
+    if (err || unknown) {
         p->failed = true;
         end(p);
     } else {
