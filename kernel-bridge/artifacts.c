@@ -44,23 +44,30 @@ static int one(const json_t *f, const char *session_id, const char *url_prefix, 
     return bad || ck_buf_add_str(out, "}") ? -1 : 0;
 }
 
-void artifacts_read(const json_t *answer, const char *session_id, const char *url_prefix, unsigned max,
-                    struct artifacts *out)
+static bool by_client(const json_t *f, const struct written *w)
+{
+    const char *path = ck_json_str(f, "path", NULL, NULL);
+    return w && path && written_has(w, path, ck_json_int(f, "size", -1, NULL), ck_json_int(f, "mtime_ns", -1, NULL));
+}
+
+void artifacts_read(const json_t *answer, const struct artifacts_for *how, struct artifacts *out)
 {
     const json_t *files = json_object_get(answer, "files");
+    unsigned max = how->max < ARTIFACTS_MAX ? how->max : ARTIFACTS_MAX;
+    int64_t not_theirs = 0;
     size_t i;
     json_t *f;
-    if (max > ARTIFACTS_MAX)
-        max = ARTIFACTS_MAX;
     json_array_foreach(files, i, f) {
-        if (out->n == max)
-            break;
-        if (one(f, session_id, url_prefix, &out->json[out->n]))
-            ck_buf_free(&out->json[out->n]);
-        else
-            out->n++;
+        if (by_client(f, how->written)) {
+            not_theirs++;
+        } else if (out->n < max) {
+            if (one(f, how->session_id, how->url_prefix, &out->json[out->n]))
+                ck_buf_free(&out->json[out->n]);
+            else
+                out->n++;
+        }
     }
-    out->total = ck_json_int(answer, "count", (int64_t)json_array_size(files), NULL);
+    out->total = ck_json_int(answer, "count", (int64_t)json_array_size(files), NULL) - not_theirs;
     if (out->total < out->n)
         out->total = out->n;
 }

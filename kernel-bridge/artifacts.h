@@ -1,6 +1,7 @@
 // From the agent's answer to `changes` to the artifacts of PROTOCOL.md. Pure.
 #pragma once
 #include "common/ck_buf.h"
+#include "kernel-bridge/written.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -13,9 +14,14 @@ struct artifacts {
     unsigned n;
     int64_t total; // changed files, listed or not
 };
+// Where artifacts are read for: how they are named, and what is not one.
+struct artifacts_for {
+    const char *session_id, *url_prefix;
+    const struct written *written; // by clients; NULL = nothing
+    unsigned max;                  // at most ARTIFACTS_MAX
+};
 // Fills *out (zeroed by the caller). Entries that are not what PROTOCOL.md says are left out.
-void artifacts_read(const json_t *answer, const char *session_id, const char *url_prefix, unsigned max,
-                    struct artifacts *out);
+void artifacts_read(const json_t *answer, const struct artifacts_for *f, struct artifacts *out);
 int artifacts_array(const struct artifacts *a, struct ck_buf *out); // appends a JSON array
 void artifacts_free(struct artifacts *a);
 

@@ -18,6 +18,7 @@
 #include "kernel-bridge/kclient.h"
 #include "kernel-bridge/service.h"
 #include "kernel-bridge/tracker.h"
+#include "kernel-bridge/written.h"
 #include "vmm/machine.h"
 
 enum br_state { BR_STARTING, BR_READY, BR_RESTARTING, BR_DEAD, BR_CLOSING };
@@ -95,6 +96,9 @@ struct bridge {
     struct closing closing;
     struct artifacts *found; // of the active cell, once closing.changes_done
     bool jupyter_changes, jupyter_changes_again; // a look for artifacts of theirs is under way
+    struct written written; // files that clients wrote
+    bool client_wrote;      // since the last look for changes
+    bool usage_in_changes;  // the agent's answers to `changes` carry it
     struct usage usage;     // as last heard
     int64_t cpu_base;       // kernel CPU time when the active cell began
     uv_timer_t tick;        // endings and quiet watches
@@ -170,6 +174,9 @@ void br_tick(uv_timer_t *t);
 void br_changes_for_cell(struct bridge *b);
 void br_changes_for_jupyter(struct bridge *b);
 void br_usage_read(struct usage *u, const json_t *o);
+void br_usage_refresh(struct bridge *b);
+// A client's file is no artifact. answer: the agent's, with its stat.
+void br_client_wrote(struct bridge *b, const char *path, const json_t *answer);
 void br_artifact_events(struct bridge *b, const char *cell, const struct artifacts *a);
 // For a command's end: done gets a JSON array text and the number of changed files.
 typedef void (*br_changes_cb)(void *user, struct ck_slice array, int64_t total);

@@ -134,6 +134,8 @@ static int send_cell(struct bridge *b, const struct trk_cell *c, struct ck_err *
 void br_cells_dispatch(struct bridge *b)
 {
     struct ck_err err = CK_ERR_INIT;
+    if (b->client_wrote && br_kernel_ready(b) && trk_ready(b->trk))
+        br_changes_for_jupyter(b); // files of clients must not crowd a cell's own out of its list
     for (struct trk_cell *c; br_kernel_ready(b) && !b->jupyter_changes && (c = trk_ready(b->trk));) {
         if (c->cancelled) {
             end_without_vm(b, c, CELL_CANCELLED, "", "the cell was cancelled before it began");

@@ -26,8 +26,43 @@ void br_artifact_events(struct bridge *b, const char *cell, const struct artifac
     }
 }
 
+static void usage_answer(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    (void)payload;
+    if (!err)
+        br_usage_read(&b->usage, answer);
+}
+
+void br_usage_refresh(struct bridge *b)
+{
+    struct ck_err err = CK_ERR_INIT;
+    if (ac_request(b->ac, json_pack("{s:s}", "op", "usage"), ck_slice("", 0), BR_AGENT_MS, usage_answer, b, &err) < 0)
+        ck_log(CK_LOG_WARN, "bridge", "usage_failed reason=%s", err.reason);
+}
+
+static void read_usage(struct bridge *b, const json_t *answer)
+{
+    const json_t *usage = json_object_get(answer, "usage");
+    b->usage_in_changes = usage != NULL;
+    br_usage_read(&b->usage, usage);
+}
+
+static struct artifacts *read_artifacts(struct bridge *b, const json_t *answer, const char *url_prefix)
+{
+    struct artifacts *a = calloc(1, sizeof *a);
+    struct artifacts_for f = {b->conf.id, url_prefix, &b->written, b->conf.limits.artifact_max};
+    if (a)
+        artifacts_read(answer, &f, a);
+    return a;
+}
+
+// An agent whose answers to `changes` carry no usage is asked for it just before: it answers in order.
 static int ask(struct bridge *b, ac_answer_cb cb, void *user, struct ck_err *err)
 {
+    b->client_wrote = false;
+    if (!b->usage_in_changes)
+        br_usage_refresh(b);
     return ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, cb, user, err) < 0 ? -1 : 0;
 }
 
@@ -54,10 +89,8 @@ static void cell_changes(void *user, const json_t *answer, struct ck_slice paylo
     if (err) {
         ck_log(CK_LOG_WARN, "bridge", "changes_failed cell=%s reason=%s", c->id, err->reason);
     } else {
-        br_usage_read(&b->usage, json_object_get(answer, "usage"));
-        b->found = calloc(1, sizeof *b->found);
-        if (b->found)
-            artifacts_read(answer, b->conf.id, c->url_prefix, b->conf.limits.artifact_max, b->found);
+        read_usage(b, answer);
+        b->found = read_artifacts(b, answer, c->url_prefix);
     }
     b->closing.changes_done = true;
     maybe_finish(b);
@@ -80,10 +113,9 @@ static void jupyter_changes(void *user, const json_t *answer, struct ck_slice pa
     (void)payload;
     b->jupyter_changes = false;
     if (!err) {
-        struct artifacts *a = calloc(1, sizeof *a);
-        br_usage_read(&b->usage, json_object_get(answer, "usage"));
+        read_usage(b, answer);
+        struct artifacts *a = read_artifacts(b, answer, "");
         if (a) {
-            artifacts_read(answer, b->conf.id, "", b->conf.limits.artifact_max, a);
             br_artifact_events(b, "", a);
             artifacts_free(a);
         }
@@ -92,6 +124,13 @@ static void jupyter_changes(void *user, const json_t *answer, struct ck_slice pa
     if (b->jupyter_changes_again && b->state == BR_READY)
         br_changes_for_jupyter(b);
     br_cells_dispatch(b); // the next cell waited, so that it is not given these files
+}
+
+void br_client_wrote(struct bridge *b, const char *path, const json_t *answer)
+{
+    const json_t *stat = ck_json_obj(answer, "stat", NULL);
+    written_add(&b->written, path, ck_json_int(stat, "size", -1, NULL), ck_json_int(stat, "mtime_ns", -1, NULL));
+    b->client_wrote = true;
 }
 
 void br_changes_for_jupyter(struct bridge *b)
@@ -115,11 +154,10 @@ struct command_changes {
 static void command_changes(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
 {
     struct command_changes *w = user;
-    struct artifacts *a = err ? NULL : calloc(1, sizeof *a);
+    struct artifacts *a = err ? NULL : read_artifacts(w->b, answer, w->url_prefix);
     CK_CLEAN_BUF struct ck_buf list = CK_BUF_INIT;
     (void)payload;
     if (a) {
-        artifacts_read(answer, w->b->conf.id, w->url_prefix, w->b->conf.limits.artifact_max, a);
         br_artifact_events(w->b, "", a);
         artifacts_array(a, &list);
     }

@@ -46,6 +46,11 @@ enum end_rung end_step(struct ending *e, int64_t now)
     if (next == INT64_MAX || next > now)
         return END_OFF;
     e->rung++;
-    e->at = now + (e->rung == END_KILLED ? END_GRACE_MS : e->why == END_TIMEOUT ? END_GAP_TIMEOUT_MS : END_GAP_CANCEL_MS);
+    if (e->rung == END_KILLED)
+        e->at = now + END_GRACE_MS;
+    else if (e->why == END_CANCEL)
+        e->at = now + END_GAP_CANCEL_MS;
+    else
+        e->at = now + (e->rung == END_INTERRUPTED ? END_GAP_TIMEOUT_MS : END_GAP_KILL_MS);
     return e->rung;
 }

@@ -2,9 +2,9 @@
 // and then the VM. A pure state machine; the caller passes the time, does what it says, and reports.
 //
 //   after the deadline:  +0     interrupt_request on the control channel
-//                        +gap   SIGINT through the agent
-//                        +2gap  SIGKILL of the kernel's process group (a fresh kernel starts)
-//                        +2gap+grace  the agent did not deliver: the VM goes
+//                        +400   SIGINT through the agent
+//                        +900   SIGKILL of the kernel's process group (a fresh kernel starts)
+//                        +15 s  the agent did not deliver: the VM goes
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,10 @@
 enum end_rung { END_OFF, END_ARMED, END_INTERRUPTED, END_SIGNALLED, END_KILLED, END_VM_KILLED, END_RUNGS };
 enum end_why { END_TIMEOUT, END_CANCEL };
 
-#define END_GAP_TIMEOUT_MS 400 // all inside a second, as promised for timeouts
+// All inside a second, as promised for timeouts. The last step gets what is left of it: a kernel that
+// was interrupted may be busy with the traceback, which takes its time under emulation.
+#define END_GAP_TIMEOUT_MS 400
+#define END_GAP_KILL_MS 500
 #define END_GAP_CANCEL_MS 2000 // a cancelled cell gets longer to clean up: its kernel state is worth keeping
 #define END_GRACE_MS 15000
 

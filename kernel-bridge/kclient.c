@@ -26,7 +26,7 @@ struct wire {
 
 struct kc {
     struct kc_opts o;
-    char key[KC_KEY_MAX], session[CK_UUID_MAX], identity[33];
+    char key[KC_KEY_MAX], old_key[KC_KEY_MAX], session[CK_UUID_MAX], identity[33];
     struct wire wire[JW_CHANNELS];
     struct call call[KC_CALLS_MAX];
     unsigned calls;
@@ -122,10 +122,13 @@ static void on_message(void *user, const struct ck_slice *parts, size_t nparts, 
     struct kc *k = w->k;
     struct kc_message m = {.channel = w->channel};
     struct ck_err err = CK_ERR_INIT;
-    if (truncated || jw_parse(parts, nparts, ck_slice_str(k->key), &m.msg, &err))
-        bad_message(k, truncated ? "too_many_parts" : err.reason);
-    else
+    if (truncated || jw_parse(parts, nparts, ck_slice_str(k->key), &m.msg, &err)) {
+        // What was on its way when the key changed is nobody's fault, and nobody's message any more.
+        if (truncated || !k->old_key[0] || jw_parse(parts, nparts, ck_slice_str(k->old_key), &m.msg, &err))
+            bad_message(k, truncated ? "too_many_parts" : err.reason);
+    } else {
         deliver(k, &m);
+    }
 }
 
 static int open_wires(struct kc *k, struct ck_err *err)
@@ -174,7 +177,7 @@ struct kc *kc_open(const struct kc_opts *o, struct ck_err *err)
 static void on_closed(uv_handle_t *h)
 {
     struct kc *k = h->data;
-    memset(k->key, 0, sizeof k->key);
+    explicit_bzero(k, sizeof *k);
     free(k);
 }
 
@@ -198,6 +201,7 @@ void kc_close(struct kc *k)
 
 void kc_set_key(struct kc *k, const char *key)
 {
+    memcpy(k->old_key, k->key, sizeof k->old_key);
     memset(k->key, 0, sizeof k->key);
     strncpy(k->key, key, sizeof k->key - 1);
 }

@@ -69,7 +69,7 @@ static void kernel_started(void *user, const json_t *answer, struct ck_slice pay
     }
     struct ck_err e = CK_ERR_INIT;
     b->kernel_pid = ck_json_int(answer, "pid", 0, NULL);
-    b->usage.cpu_ms = 0; // of this kernel
+    br_usage_refresh(b); // what the cells of this kernel are measured from
     int rc = br_kernel_connect(b, b->next_key, &e);
     explicit_bzero(b->next_key, sizeof b->next_key);
     if (rc)

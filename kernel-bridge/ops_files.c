@@ -15,6 +15,7 @@
 struct relay {
     struct bridge *b;
     struct reply_to to;
+    char *moved_to; // of file_move, else NULL
 };
 
 // The agent's answer without its envelope, as fields of ours. -1 = no memory.
@@ -49,7 +50,10 @@ static void relayed(void *user, const json_t *answer, struct ck_slice payload, c
 {
     struct relay *r = user;
     (void)payload;
+    if (!err && r->moved_to)
+        br_client_wrote(r->b, r->moved_to, answer);
     relay_answer(r->b, r->to, answer, err);
+    free(r->moved_to);
     free(r);
 }
 
@@ -75,9 +79,10 @@ int br_file_relay(struct bridge *b, struct conn *c, const struct bop *op, struct
     struct relay *r = calloc(1, sizeof *r);
     if (!r)
         return ck_fail(err, 500, "no_memory", "no memory for another request");
-    *r = (struct relay){b, conn_reply_to(c, op->rid)};
+    *r = (struct relay){b, conn_reply_to(c, op->rid), op->kind == BOP_FILE_MOVE ? strdup(op->to) : NULL};
     br_active(b);
     if (ac_request(b->ac, relay_request(op), ck_slice("", 0), FILE_MS, relayed, r, err) < 0) {
+        free(r->moved_to);
         free(r);
         return -1;
     }
@@ -277,6 +282,7 @@ struct writing {
     struct job job; // first
     struct bridge *b;
     struct reply_to to;
+    char *path;
     int64_t handle;     // -1 = not open yet
     unsigned under_way; // chunks
     bool opening, committing, data_end, held, failed, orphan;
@@ -304,8 +310,10 @@ static void writing_hold(struct writing *w, bool hold)
 
 static void writing_free(struct writing *w)
 {
-    if (!w->opening && !w->committing && !w->under_way)
-        free(w);
+    if (w->opening || w->committing || w->under_way)
+        return;
+    free(w->path);
+    free(w);
 }
 
 // Ends the transfer; without a commit the agent's temporary file goes.
@@ -345,6 +353,8 @@ static void committed(void *user, const json_t *answer, struct ck_slice payload,
     struct reply_to to = w->to;
     bool tell = !w->orphan;
     w->committing = false;
+    if (!err)
+        br_client_wrote(b, w->path, answer);
     writing_end(w, false);
     if (tell)
         relay_answer(b, to, answer, err);
@@ -434,7 +444,11 @@ int br_file_write(struct bridge *b, struct conn *c, const struct bop *op, struct
     if (br_check_alive(b, err))
         return -1;
     struct writing *w = calloc(1, sizeof *w);
-    if (!w || conn_job_add(c, &w->job, op->rid, &writing_ops, err)) {
+    if (w)
+        w->path = strdup(op->path);
+    if (!w || !w->path || conn_job_add(c, &w->job, op->rid, &writing_ops, err)) {
+        if (w)
+            free(w->path);
         free(w);
         return err->status ? -1 : ck_fail(err, 500, "no_memory", "no memory for a transfer");
     }

@@ -2,6 +2,7 @@
 // kernel too, both directions proved. A chain of callbacks, one step each; any failure ends in
 // br_dead, which fails the start: a half-personalised VM never serves anyone.
 #include "common/ck_fs.h"
+#include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
 #include "kernel-bridge/bridge.h"
@@ -59,6 +60,9 @@ static void baseline_taken(void *user, const json_t *answer, struct ck_slice pay
         return;
     }
     br_usage_read(&b->usage, json_object_get(answer, "usage"));
+    b->usage_in_changes = json_object_get(answer, "usage") != NULL;
+    if (!b->usage_in_changes)
+        br_usage_refresh(b);
     finished(b);
 }
 
@@ -109,15 +113,27 @@ static void personalise_kernel(struct bridge *b)
     explicit_bzero(content, sizeof content);
 }
 
+// Which process is the kernel: needed to tell its exits from those of its predecessors.
+static void hello(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct bridge *b = user;
+    (void)payload;
+    if (!err && !b->kernel_pid)
+        b->kernel_pid = ck_json_int(answer, "kernel_pid", 0, NULL);
+}
+
 static void agent_personalised(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
 {
     struct bridge *b = user;
+    struct ck_err e = CK_ERR_INIT;
     (void)answer;
     (void)payload;
     if (b->state != BR_STARTING)
         return;
     if (err)
         fail(b, "personalising the VM", err);
+    else if (ac_request(b->ac, json_pack("{s:s}", "op", "hello"), ck_slice("", 0), BR_AGENT_MS, hello, b, &e) < 0)
+        fail(b, "asking for the kernel's process", &e);
     else
         personalise_kernel(b);
 }

@@ -94,7 +94,7 @@ static void artifacts_have_what_the_contract_says(void **state)
     json_t *answer = json_loads("{\"files\":[{\"path\":\"/home/user/a b\xC3\xA9%.png\",\"size\":3,\"mtime_ns\":1,\"change\":\"created\","
                                 "\"mime\":\"image/png\",\"sha256\":\"ab\"},{\"path\":\"/x\",\"size\":0,\"change\":\"changed\"}],\"count\":17}", 0, NULL);
     struct artifacts *a = calloc(1, sizeof *a);
-    artifacts_read(answer, "ID", "/base", 200, a);
+    artifacts_read(answer, &(struct artifacts_for){"ID", "/base", NULL, 200}, a);
     assert_int_equal(a->n, 2);
     assert_int_equal(a->total, 17);
     struct ck_buf b = CK_BUF_INIT;
@@ -124,12 +124,12 @@ static void artifacts_that_are_not_are_left_out(void **state)
         char text[200];
         snprintf(text, sizeof text, "{\"files\":[%s],\"count\":\"many\"}", bad[i]);
         json_t *j = json_loads(text, 0, NULL);
-        artifacts_read(j, "ID", "", 200, a);
+        artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 200}, a);
         assert_int_equal(a->n, 0);
         json_decref(j);
     }
     json_t *j = json_loads("{\"files\":{\"a\":1}}", 0, NULL);
-    artifacts_read(j, "ID", "", 200, a);
+    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 200}, a);
     assert_int_equal(a->n, 0);
     assert_int_equal(a->total, 0);
     json_decref(j);
@@ -144,15 +144,42 @@ static void at_most_so_many_are_listed(void **state)
     for (int i = 0; i < 500; i++)
         json_array_append_new(files, json_pack("{s:s,s:i,s:s}", "path", "/a", "size", 1, "change", "created"));
     struct artifacts *a = calloc(1, sizeof *a);
-    artifacts_read(j, "ID", "", 10000, a);
+    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 10000}, a);
     assert_int_equal(a->n, ARTIFACTS_MAX);
     assert_int_equal(a->total, 500);
     artifacts_free(a);
-    artifacts_read(j, "ID", "", 3, a);
+    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 3}, a);
     assert_int_equal(a->n, 3);
     artifacts_free(a);
     free(a);
     json_decref(j);
+}
+
+static void what_a_client_wrote_is_no_artifact_until_a_cell_changes_it(void **state)
+{
+    (void)state;
+    struct written *w = calloc(1, sizeof *w);
+    struct artifacts *a = calloc(1, sizeof *a);
+    json_t *j = json_loads("{\"files\":[{\"path\":\"/home/user/up.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"},"
+                           "{\"path\":\"/home/user/out.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"}],\"count\":2}", 0, NULL);
+    struct artifacts_for f = {"ID", "", w, 200};
+    written_add(w, "up.csv", 3, 7);
+    artifacts_read(j, &f, a);
+    assert_int_equal(a->n, 1);
+    assert_int_equal(a->total, 1);
+    assert_non_null(strstr((char *)a->json[0].p, "out.csv"));
+    artifacts_free(a);
+    json_object_set_new(json_array_get(json_object_get(j, "files"), 0), "mtime_ns", json_integer(8));
+    artifacts_read(j, &f, a);
+    assert_int_equal(a->n, 2);
+    artifacts_free(a);
+    for (int i = 0; i < WRITTEN_MAX; i++)
+        written_add(w, "x", i, i);
+    assert_false(written_has(w, "up.csv", 3, 7)); // bounded: the oldest is forgotten
+    assert_true(written_has(w, "/any/where/x", 5, 5));
+    json_decref(j);
+    free(a);
+    free(w);
 }
 
 int main(void)
@@ -164,6 +191,7 @@ int main(void)
         cmocka_unit_test(artifacts_have_what_the_contract_says),
         cmocka_unit_test(artifacts_that_are_not_are_left_out),
         cmocka_unit_test(at_most_so_many_are_listed),
+        cmocka_unit_test(what_a_client_wrote_is_no_artifact_until_a_cell_changes_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
