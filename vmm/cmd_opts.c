@@ -56,7 +56,9 @@ static int from_env(struct ck_cmd_opts *o, struct ck_err *err)
 static int take(struct ck_cmd_opts *o, int c, const char *option, struct ck_err *err)
 {
     switch (c) {
-    case 'c': return ck_path(o->cache_dir, PATH_MAX, err, "%s", optarg);
+    case 'c':
+        o->cache_given = true;
+        return ck_path(o->cache_dir, PATH_MAX, err, "%s", optarg);
     case 's': return ck_path(o->state_dir, PATH_MAX, err, "%s", optarg);
     case 'm': return parse_memory(optarg, &o->memory_mb, err);
     case 'a': o->accel = optarg; return 0;

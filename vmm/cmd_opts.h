@@ -12,6 +12,7 @@ struct ck_cmd_opts {
     const char *accel, *image, *qemu, *recipe, *agent; // NULL when not given (accel: "auto")
     unsigned memory_mb;
     bool json, rebuild, help;
+    bool cache_given; // --cache-dir was on the command line
 };
 
 // argv[0] is skipped; words that are no options are counted in *nwords and listed in words (at most

@@ -98,16 +98,20 @@ static void check_template(const struct ck_cmd_opts *o, ck_progress_fn progress,
         ck_fail(&d->template_err, 500, "no_template", "there is none for this image, QEMU, accelerator and memory size");
 }
 
-// The first thing that stands in the way, with its cure.
+// The first thing that stands in the way, with its cure. A cure names the folders that were asked for.
 static void conclude(const struct ck_cmd_opts *o, struct ck_doctor *d)
 {
-    const struct ck_err *e = d->qemu_err.status ? &d->qemu_err : d->image_err.status ? &d->image_err : NULL;
-    if (e)
-        snprintf(d->fix, sizeof d->fix, "%s", e->text);
+    char where[PATH_MAX + 32] = "";
+    if (o->cache_given)
+        snprintf(where, sizeof where, " --cache-dir %s", o->cache_dir);
+    if (d->qemu_err.status)
+        snprintf(d->fix, sizeof d->fix, "%s", d->qemu_err.text);
+    else if (d->image_err.status)
+        snprintf(d->fix, sizeof d->fix, "no usable guest image: run `cellkeep image build%.300s`", where);
     else if (!d->accel_known)
         snprintf(d->fix, sizeof d->fix, "%s", d->template_err.text);
     else if (!d->have_template)
-        snprintf(d->fix, sizeof d->fix, "no usable template (%.350s): run `cellkeep template build`", d->template_err.text);
+        snprintf(d->fix, sizeof d->fix, "no usable template: run `cellkeep template build%.300s`", where);
     else if (!d->state.usable)
         snprintf(d->fix, sizeof d->fix, "the state folder %.300s is not writable: run with --state-dir DIR", o->state_dir);
     else if (d->state.free_bytes < FREE_MIN)
