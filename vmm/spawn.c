@@ -146,7 +146,7 @@ static const char *last_line(struct ck_buf *b)
 
 int ck_run(char *const *argv, int timeout_ms, size_t output_max, struct ck_buf *out, struct ck_err *err)
 {
-    struct ck_proc_id proc;
+    struct ck_proc_id proc = {0, 0};
     CK_CLEAN_FD int pidfd = -1;
     CK_CLEAN_FD int output = -1;
     CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
