@@ -330,6 +330,17 @@ class Kernel(IPythonKernel):
         """ipykernel asks the control thread for a sign of life before every shell message; its answer was never
         waited for."""
 
+    def _abort_queues(self):
+        """After an error with stop_on_error: what waits now is aborted. ipykernel takes a turn of its loop longer, and
+        aborts what a client sends when it has seen the error (seen with JupyterLab's library)."""
+
+        async def stop_aborting():
+            self._aborting = False
+
+        self._aborting = True
+        self.shell_stream.flush()
+        self.schedule_dispatch(stop_aborting)
+
     async def cellkeep_personalise(self, stream, ident, parent):
         """Makes a clone its own: answers signed with the new key, or an error with nothing changed."""
         try:
