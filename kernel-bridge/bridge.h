@@ -41,6 +41,7 @@ struct usage {
 // How the active cell ends, once it is known that it does.
 struct closing {
     bool decided, changes_asked, changes_done;
+    bool exited; // the kernel exited by itself, without a signal: exit code 1 and not 137
     enum cell_status status;
     char ended_by[16], detail[320];
 };
@@ -94,6 +95,7 @@ struct bridge {
     uv_timer_t restart_timer;
 
     struct closing closing;
+    struct ending winding;   // of a cell that was reported as ended while the kernel still ran it
     struct artifacts *found; // of the active cell, once closing.changes_done
     bool jupyter_changes, jupyter_changes_again; // a look for artifacts of theirs is under way
     struct written written; // files that clients wrote

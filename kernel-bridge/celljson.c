@@ -162,7 +162,7 @@ int cell_json(const struct cell_facts *f, struct ck_buf *out)
     uint64_t dropped[2] = {0, 0};
     int bad = ck_buf_add_str(out, "{\"id\":") || ck_buf_add_json_str(out, f->id, strlen(f->id)) ||
               ck_buf_printf(out, ",\"seq\":[%" PRIu64 ",%" PRIu64 "],\"status\":\"%s\",\"exit_code\":%d,", f->seq_first,
-                            f->seq_last, statuses[f->status].name, statuses[f->status].exit_code) ||
+                            f->seq_last, statuses[f->status].name, f->exit_code) ||
               add_number_or_null(out, "execution_count", c->execution_count) || add_streams(c, out, dropped) ||
               add_displays(c, out) || add_error(c, out) || ck_buf_add_str(out, ",\"artifacts\":") ||
               ck_buf_add(out, f->artifacts.p, f->artifacts.n) ||

@@ -15,12 +15,13 @@ enum cell_status {
     CELL_STATUSES,
 };
 const char *cell_status_name(enum cell_status s);
-int cell_exit_code(enum cell_status s);
+int cell_exit_code(enum cell_status s); // the usual one
 
 struct cell_facts {
     const char *id;
     uint64_t seq_first, seq_last;
     enum cell_status status;
+    int exit_code;
     const struct cout *out;
     struct ck_slice artifacts; // JSON array text
     int64_t artifacts_total;

@@ -19,9 +19,9 @@ static void put_event(struct bridge *b, enum ev_kind kind, const char *cell, str
 static void reset_closing(struct bridge *b) { b->closing = (struct closing){.decided = false}; }
 
 // Logs the end of a cell and lets it go.
-static void end_cell(struct bridge *b, struct trk_cell *c, enum cell_status status, const char *ended_by,
-                     const char *detail, const struct artifacts *a)
+static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing *how, const struct artifacts *a)
 {
+    enum cell_status status = how->status;
     CK_CLEAN_BUF struct ck_buf json = CK_BUF_INIT, list = CK_BUF_INIT;
     int64_t end = c->ended_us ? c->ended_us : ck_mono_us();
     bool cpu_known = c->started_us && b->cpu_base >= 0 && b->usage.cpu_ms >= b->cpu_base;
@@ -29,10 +29,10 @@ static void end_cell(struct bridge *b, struct trk_cell *c, enum cell_status stat
     uint64_t seq = evlog_next(b->log);
     artifacts_array(a, &list);
     struct cell_facts f = {.id = c->id, .seq_first = c->seq_first ? c->seq_first : seq, .seq_last = seq, .status = status,
-                           .out = &c->out, .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
+                           .exit_code = how->exited ? 1 : cell_exit_code(status), .out = &c->out, .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
                            .artifacts_total = a->total, .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
                            .cpu_ms = cpu_known ? b->usage.cpu_ms - b->cpu_base : -1,
-                           .peak_memory_bytes = b->usage.peak_memory_bytes, .ended_by = ended_by, .detail = detail};
+                           .peak_memory_bytes = b->usage.peak_memory_bytes, .ended_by = how->ended_by, .detail = how->detail};
     struct ck_blob *frame = cell_json(&f, &json)
                                 ? NULL
                                 : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));
@@ -47,7 +47,10 @@ static void end_cell(struct bridge *b, struct trk_cell *c, enum cell_status stat
 static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_status status, const char *ended_by, const char *detail)
 {
     struct artifacts none = {.n = 0};
-    end_cell(b, c, status, ended_by, detail, &none);
+    struct closing how = {.status = status};
+    snprintf(how.ended_by, sizeof how.ended_by, "%s", ended_by);
+    snprintf(how.detail, sizeof how.detail, "%s", detail);
+    end_cell(b, c, &how, &none);
 }
 
 void br_ending_detail(const struct trk_cell *c, char *out, size_t room)
@@ -77,7 +80,7 @@ void br_cell_finish(struct bridge *b, const struct artifacts *a)
         }
     }
     reset_closing(b);
-    end_cell(b, c, how.status, how.ended_by, how.detail, a);
+    end_cell(b, c, &how, a);
     br_state_event(b, "");
     br_retime(b);
     br_cells_dispatch(b);
@@ -264,10 +267,22 @@ static void signalled(void *user, const json_t *answer, struct ck_slice payload,
         ck_log(CK_LOG_WARN, "bridge", "kernel_signal_failed reason=%s", err->reason);
 }
 
+// The cell's time is up and its kernel does not react at once: its client hears now, the kernel gets
+// some seconds more.
+static void report_early(struct bridge *b, struct trk_cell *c)
+{
+    char detail[320];
+    br_ending_detail(c, detail, sizeof detail);
+    b->winding = c->ending;
+    trk_wind(b->trk, c);
+    br_cell_decide(b, CELL_TIMEOUT, end_rung_name(END_REPORTED), detail);
+}
+
+// c: the active cell; for END_KILLED and above it may be reported and gone already.
 static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
 {
     struct ck_err err = CK_ERR_INIT;
-    ck_log(CK_LOG_DEBUG, "bridge", "cell_ending id=%s step=%s", c->id, end_rung_name(rung));
+    ck_log(CK_LOG_INFO, "bridge", "cell_ending step=%s", end_rung_name(rung));
     switch (rung) {
     case END_INTERRUPTED:
         kc_request(b->kc, JW_CONTROL, NULL, "interrupt_request", ck_slice_str("{}"), &err); // the next rung follows anyway
@@ -275,6 +290,9 @@ static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
     case END_SIGNALLED:
         ac_request(b->ac, json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1), ck_slice("", 0),
                    BR_AGENT_MS, signalled, b, &err);
+        break;
+    case END_REPORTED:
+        report_early(b, c);
         break;
     case END_KILLED:
         br_kernel_kill(b);
@@ -295,6 +313,8 @@ void br_retime(struct bridge *b)
     int64_t at = trk_quiet_at(b->trk), now = ck_mono_ms();
     if (c && end_next(&c->ending) < at)
         at = end_next(&c->ending);
+    if (trk_winding(b->trk) && end_next(&b->winding) < at)
+        at = end_next(&b->winding);
     if (b->state == BR_CLOSING || b->state == BR_DEAD || at == INT64_MAX)
         uv_timer_stop(&b->tick);
     else
@@ -307,6 +327,8 @@ void br_tick(uv_timer_t *t)
     struct ck_err err = CK_ERR_INIT;
     struct trk_cell *c = trk_active(b->trk);
     enum end_rung rung = c ? end_step(&c->ending, ck_mono_ms()) : END_OFF;
+    if (rung == END_OFF && trk_winding(b->trk))
+        rung = end_step(&b->winding, ck_mono_ms());
     if (rung != END_OFF)
         climb(b, c, rung);
     enum trk_due due = b->state == BR_READY ? trk_quiet(b->trk, ck_mono_ms()) : TRK_NOTHING;

@@ -11,6 +11,8 @@ static const struct {
     [END_ARMED] = {"", ""},
     [END_INTERRUPTED] = {"interrupt", "it was interrupted; variables are kept"},
     [END_SIGNALLED] = {"sigint", "an interrupt and SIGINT were sent; variables are kept"},
+    [END_REPORTED] = {"sigint", "an interrupt and SIGINT were sent and it has not come to rest yet; if it does within "
+                                "some seconds variables are kept, else a fresh kernel starts and only files are kept"},
     [END_KILLED] = {"sigkill", "it did not react to an interrupt and SIGINT, so the kernel was killed; a fresh kernel "
                                "starts, files are kept, variables are lost"},
     [END_VM_KILLED] = {"vm_kill", "neither interrupt, SIGINT nor SIGKILL had an effect, so the VM was stopped"},
@@ -40,17 +42,23 @@ int64_t end_next(const struct ending *e)
     return e->off || e->rung == END_OFF || e->rung == END_VM_KILLED ? INT64_MAX : e->at;
 }
 
+static int64_t gap_after(const struct ending *e)
+{
+    if (e->rung == END_KILLED)
+        return END_GRACE_MS;
+    if (e->why == END_CANCEL)
+        return END_CANCEL_MS;
+    return e->rung == END_INTERRUPTED ? END_SIGNAL_MS : e->rung == END_SIGNALLED ? END_REPORT_MS : END_KILL_MS;
+}
+
 enum end_rung end_step(struct ending *e, int64_t now)
 {
     int64_t next = end_next(e);
     if (next == INT64_MAX || next > now)
         return END_OFF;
     e->rung++;
-    if (e->rung == END_KILLED)
-        e->at = now + END_GRACE_MS;
-    else if (e->why == END_CANCEL)
-        e->at = now + END_GAP_CANCEL_MS;
-    else
-        e->at = now + (e->rung == END_INTERRUPTED ? END_GAP_TIMEOUT_MS : END_GAP_KILL_MS);
+    if (e->rung == END_REPORTED && e->why == END_CANCEL)
+        e->rung++; // its client was answered when it asked
+    e->at = now + gap_after(e);
     return e->rung;
 }

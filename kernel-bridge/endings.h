@@ -1,22 +1,27 @@
 // How a running cell is brought to an end: the ladder from a polite interrupt to killing the kernel
 // and then the VM. A pure state machine; the caller passes the time, does what it says, and reports.
 //
-//   after the deadline:  +0     interrupt_request on the control channel
-//                        +400   SIGINT through the agent
-//                        +900   SIGKILL of the kernel's process group (a fresh kernel starts)
-//                        +15 s  the agent did not deliver: the VM goes
+//   timeout  cancel
+//   +0       +0      interrupt_request on the control channel
+//   +400     +2000   SIGINT through the agent
+//   +900             the cell is reported as ended, its kernel may still come to rest
+//   +5000    +4000   SIGKILL of the kernel's process group (a fresh kernel starts)
+//   +15 s more       the agent did not deliver: the VM goes
+//
+// Reporting comes before killing because an interrupt that works may take its time: `finally` blocks,
+// and under emulation even a traceback. Clients hear within a second; variables are lost only when
+// five seconds were not enough.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-enum end_rung { END_OFF, END_ARMED, END_INTERRUPTED, END_SIGNALLED, END_KILLED, END_VM_KILLED, END_RUNGS };
+enum end_rung { END_OFF, END_ARMED, END_INTERRUPTED, END_SIGNALLED, END_REPORTED, END_KILLED, END_VM_KILLED, END_RUNGS };
 enum end_why { END_TIMEOUT, END_CANCEL };
 
-// All inside a second, as promised for timeouts. The last step gets what is left of it: a kernel that
-// was interrupted may be busy with the traceback, which takes its time under emulation.
-#define END_GAP_TIMEOUT_MS 400
-#define END_GAP_KILL_MS 500
-#define END_GAP_CANCEL_MS 2000 // a cancelled cell gets longer to clean up: its kernel state is worth keeping
+#define END_SIGNAL_MS 400 // from rung to rung, timeouts
+#define END_REPORT_MS 500
+#define END_KILL_MS 4100
+#define END_CANCEL_MS 2000 // the same, cancelled cells
 #define END_GRACE_MS 15000
 
 struct ending {

@@ -121,6 +121,7 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
         else
             snprintf(detail, sizeof detail, "the kernel process exited with code %lld", (long long)code);
         strncat(detail, "; a fresh kernel starts, files are kept, variables are lost", sizeof detail - strlen(detail) - 1);
+        b->closing.exited = sig <= 0;
         br_cell_decide(b, CELL_KERNEL_DIED, "", detail);
     }
 }

@@ -26,6 +26,11 @@ struct tracker {
     struct jexec *jfirst, **jlast;
     struct jexec *popped; // keeps trk_jupyter_pop's header valid
     uint64_t order;
+    struct {
+        char id[CK_UUID_MAX]; // "" = nothing winds down
+        bool reply, idle;
+        int64_t half_ms;
+    } winding;
     char busy_parent[JW_ID_MAX]; // msg_id that the main thread is busy with, "" = none
 };
 
@@ -120,7 +125,7 @@ int trk_queue(struct tracker *t, const struct trk_spec *s, struct trk_cell **out
 struct trk_cell *trk_ready(const struct tracker *t)
 {
     struct trk_cell *c = t->first;
-    return !c || t->active || (t->jfirst && t->jfirst->order < c->order) ? NULL : c;
+    return !c || t->active || t->winding.id[0] || (t->jfirst && t->jfirst->order < c->order) ? NULL : c;
 }
 
 void trk_take(struct tracker *t, struct trk_cell *c)
@@ -132,6 +137,25 @@ void trk_take(struct tracker *t, struct trk_cell *c)
     t->queued--;
     t->active = c;
     c->phase = TRK_SENT;
+}
+
+void trk_wind(struct tracker *t, const struct trk_cell *c)
+{
+    memset(&t->winding, 0, sizeof t->winding);
+    memcpy(t->winding.id, c->id, sizeof t->winding.id);
+    t->winding.reply = c->reply != TRK_NO_REPLY;
+    t->winding.idle = c->idle;
+}
+
+bool trk_winding(const struct tracker *t) { return t->winding.id[0]; }
+
+static void wind_message(struct tracker *t, bool reply, bool idle, int64_t now_ms)
+{
+    t->winding.reply |= reply;
+    t->winding.idle |= idle;
+    t->winding.half_ms = now_ms;
+    if (t->winding.reply && t->winding.idle)
+        t->winding.id[0] = 0;
 }
 
 void trk_finish(struct tracker *t, struct trk_cell *c)
@@ -219,7 +243,10 @@ bool trk_jupyter_pop(struct tracker *t, char msg_id[JW_ID_MAX], char session[JW_
     return true;
 }
 
-bool trk_busy(const struct tracker *t) { return t->active || t->first || t->jfirst || t->busy_parent[0]; }
+bool trk_busy(const struct tracker *t)
+{
+    return t->active || t->first || t->jfirst || t->busy_parent[0] || t->winding.id[0];
+}
 
 static void on_status(struct tracker *t, const struct jw_head *parent, struct ck_slice content, struct trk_step *out,
                       int64_t now_us)
@@ -329,6 +356,14 @@ void trk_message(struct tracker *t, enum jw_channel ch, const struct jw_head *he
         on_cell_reply(t, c, content, now_us, out);
     else if (out->cell && ch == JW_STDIN && !strcmp(head->type, "input_request") && c->phase == TRK_RUNNING)
         out->input = c->wants_input = true;
+    if (t->winding.id[0] && !strcmp(t->winding.id, parent->msg_id)) {
+        char state[16] = "";
+        if (ch == JW_IOPUB && !strcmp(head->type, "status"))
+            jscan_field_str(content, "execution_state", state, sizeof state);
+        bool reply = ch == JW_SHELL && !strcmp(head->type, "execute_reply");
+        if (reply || !strcmp(state, "idle"))
+            wind_message(t, reply, !reply, now_us / 1000);
+    }
     if (!out->cell && !out->aborted)
         on_jupyter(t, ch, head, parent, content, now_us / 1000, out);
     if (out->cell && c->phase == TRK_RUNNING && c->reply && c->idle) {
@@ -342,6 +377,7 @@ void trk_message(struct tracker *t, enum jw_channel ch, const struct jw_head *he
 void trk_kernel_gone(struct tracker *t)
 {
     t->busy_parent[0] = 0;
+    t->winding.id[0] = 0;
     if (t->active && t->active->phase == TRK_SENT)
         unsend(t);
 }
@@ -355,6 +391,8 @@ int64_t trk_quiet_at(const struct tracker *t)
 {
     const struct trk_cell *c = t->active;
     int64_t at = jexec_quiet_at(t);
+    if (t->winding.id[0] && t->winding.half_ms && t->winding.half_ms + TRK_QUIET_MS < at)
+        at = t->winding.half_ms + TRK_QUIET_MS;
     if (c && c->phase == TRK_RUNNING && (c->reply || c->idle) && c->quiet_since_ms + TRK_QUIET_MS < at)
         at = c->quiet_since_ms + TRK_QUIET_MS;
     return at;
@@ -365,6 +403,8 @@ enum trk_due trk_quiet(struct tracker *t, int64_t now_ms)
     struct trk_cell *c = t->active;
     while (jexec_quiet_at(t) <= now_ms)
         jexec_remove(t, &t->jfirst);
+    if (t->winding.id[0] && t->winding.half_ms && t->winding.half_ms + TRK_QUIET_MS <= now_ms)
+        t->winding.id[0] = 0; // the other half of its end was lost
     if (trk_quiet_at(t) > now_ms)
         return TRK_NOTHING;
     c->quiet_since_ms = now_ms;

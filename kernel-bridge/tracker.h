@@ -77,6 +77,10 @@ struct trk_cell *trk_first_queued(const struct tracker *t); // NULL = none waits
 // The cell that may be sent now: none is active and the Jupyter executions before it are through.
 struct trk_cell *trk_ready(const struct tracker *t);
 void trk_take(struct tracker *t, struct trk_cell *c); // QUEUED -> SENT; must be trk_ready's
+// The active cell is reported as ended while the kernel still runs it: until the kernel has come to
+// rest (its reply and idle are here, or it is gone) nothing else is ready and the session is busy.
+void trk_wind(struct tracker *t, const struct trk_cell *c);
+bool trk_winding(const struct tracker *t);
 // Takes a finished (or cancelled while queued) cell out; the caller then owns it.
 void trk_finish(struct tracker *t, struct trk_cell *c);
 void trk_cell_free(struct trk_cell *c);

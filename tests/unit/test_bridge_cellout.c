@@ -14,7 +14,7 @@
 
 static json_t *finished(const struct cout *c, enum cell_status status)
 {
-    struct cell_facts f = {.id = "id", .seq_first = 3, .seq_last = 9, .status = status, .out = c,
+    struct cell_facts f = {.id = "id", .seq_first = 3, .seq_last = 9, .status = status, .exit_code = cell_exit_code(status), .out = c,
                            .artifacts = ck_slice_str("[]"), .wall_ms = 5, .cpu_ms = -1, .peak_memory_bytes = 7,
                            .ended_by = "", .detail = ""};
     struct ck_buf b = CK_BUF_INIT;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void a_timeout_climbs_the_ladder_within_a_second(void **state)
+static void a_timeout_climbs_the_ladder_and_is_reported_within_a_second(void **state)
 {
     (void)state;
     struct ending e = {.rung = END_OFF};
@@ -23,9 +23,11 @@ static void a_timeout_climbs_the_ladder_within_a_second(void **state)
     assert_int_equal(end_step(&e, 6399), END_OFF);
     assert_int_equal(end_step(&e, 6400), END_SIGNALLED);
     assert_int_equal(end_step(&e, 6899), END_OFF);
-    assert_int_equal(end_step(&e, 6900), END_KILLED);
-    assert_int_equal(end_step(&e, 6900 + END_GRACE_MS - 1), END_OFF);
-    assert_int_equal(end_step(&e, 6900 + END_GRACE_MS), END_VM_KILLED);
+    assert_int_equal(end_step(&e, 6900), END_REPORTED);
+    assert_int_equal(end_step(&e, 10999), END_OFF);
+    assert_int_equal(end_step(&e, 11000), END_KILLED);
+    assert_int_equal(end_step(&e, 11000 + END_GRACE_MS - 1), END_OFF);
+    assert_int_equal(end_step(&e, 11000 + END_GRACE_MS), END_VM_KILLED);
     assert_int_equal(end_next(&e), INT64_MAX);
     assert_int_equal(end_step(&e, INT64_MAX), END_OFF);
 }
@@ -72,10 +74,11 @@ static void cancelling_starts_at_once_and_leaves_more_time(void **state)
     end_cancel(&e, 100);
     assert_int_equal(end_step(&e, 100), END_INTERRUPTED);
     assert_int_equal(e.why, END_CANCEL);
-    assert_int_equal(end_step(&e, 100 + END_GAP_CANCEL_MS - 1), END_OFF);
-    assert_int_equal(end_step(&e, 100 + END_GAP_CANCEL_MS), END_SIGNALLED);
+    assert_int_equal(end_step(&e, 100 + END_CANCEL_MS - 1), END_OFF);
+    assert_int_equal(end_step(&e, 100 + END_CANCEL_MS), END_SIGNALLED);
     end_cancel(&e, 5000); // twice is once
     assert_int_equal(e.rung, END_SIGNALLED);
+    assert_int_equal(end_step(&e, 100 + 2 * END_CANCEL_MS), END_KILLED);
 }
 
 static void cancelling_does_not_undo_a_timeout(void **state)
@@ -102,7 +105,7 @@ static void every_rung_that_is_taken_has_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_timeout_climbs_the_ladder_within_a_second),
+        cmocka_unit_test(a_timeout_climbs_the_ladder_and_is_reported_within_a_second),
         cmocka_unit_test(a_late_clock_skips_no_rung),
         cmocka_unit_test(a_cell_that_ends_stops_the_ladder_where_it_is),
         cmocka_unit_test(no_timeout_means_never),

@@ -377,6 +377,49 @@ static void input_is_wanted_until_the_reply(void **state)
     trk_free(t);
 }
 
+static void a_cell_reported_early_holds_the_others_until_the_kernel_rests(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct tracker *t = made();
+        struct trk_cell *c = running(t, A), *next = queue(t, B);
+        trk_wind(t, c);
+        end(t, c);
+        assert_null(trk_ready(t));
+        assert_true(trk_busy(t));
+        if (how == 0) {
+            assert_null(reply(t, A, FAILED).cell);
+            assert_null(trk_ready(t));
+            idle(t, A);
+        } else if (how == 1) {
+            trk_kernel_gone(t);
+        } else { // its idle is lost
+            reply(t, A, FAILED);
+            assert_true(trk_quiet_at(t) < INT64_MAX);
+            trk_quiet(t, trk_quiet_at(t));
+        }
+        assert_false(trk_winding(t));
+        assert_ptr_equal(trk_ready(t), next);
+        trk_free(t);
+    }
+}
+
+static void a_kernel_that_rests_before_the_report_is_out_is_ready_after_it(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    struct trk_cell *c = running(t, A), *next = queue(t, B);
+    reply(t, A, FAILED);
+    trk_wind(t, c);
+    c->phase = TRK_CLOSING; // its artifacts are being collected
+    idle(t, A);
+    assert_false(trk_winding(t));
+    assert_null(trk_ready(t));
+    end(t, c);
+    assert_ptr_equal(trk_ready(t), next);
+    trk_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +440,8 @@ int main(void)
         cmocka_unit_test(errors_are_called_what_they_are),
         cmocka_unit_test(an_error_in_the_reply_alone_is_kept),
         cmocka_unit_test(input_is_wanted_until_the_reply),
+        cmocka_unit_test(a_cell_reported_early_holds_the_others_until_the_kernel_rests),
+        cmocka_unit_test(a_kernel_that_rests_before_the_report_is_out_is_ready_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
