@@ -1,6 +1,7 @@
 """A plain HTTP client for the gateway: requests, Server-Sent Events, and the cell API's shorthands."""
 import http.client
 import json
+import re
 import urllib.parse
 
 
@@ -114,3 +115,11 @@ class Client:
 
     def get_file(self, sid, path, **kw):
         return self.get(self.file_path(sid, path), **kw)
+
+
+def kept_and_dropped(cell):
+    """Bytes of stdout that the cell shows and those it says it left out; the marker itself is not output."""
+    text, marks = re.subn(r"\n\[… (\d+) bytes left out …\]\n", "", cell["stdout"])
+    dropped = cell["truncated"]["stdout_bytes"]
+    assert marks == (1 if dropped else 0)
+    return len(text) + dropped

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from harness import procs
+from harness.client import kept_and_dropped
 from harness.gateway import sanitized, wait_for
 from harness.jupyter import Socket, stdout
 
@@ -20,14 +21,6 @@ def neighbour(api):
     yield
     assert api.cell(sid, "get:x", timeout=30)["stdout"] == "unharmed\n"
     api.delete("/v1/sessions/" + sid)
-
-
-def kept_and_dropped(cell):
-    """Bytes of stdout that the cell shows and those it says it left out; the marker itself is not output."""
-    text, marks = re.subn(r"\n\[… (\d+) bytes left out …\]\n", "", cell["stdout"])
-    dropped = cell["truncated"]["stdout_bytes"]
-    assert marks == (1 if dropped else 0)
-    return len(text) + dropped
 
 
 class Memory:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from harness.client import kept_and_dropped
 from harness.gateway import ROOT, TOKEN
 from harness.jupyter import Socket, stdout
 
@@ -78,7 +79,9 @@ def test_an_error_keeps_its_traceback(api, shared):
     c = api.cell(shared, "def f():\n    return 1 / 0\nprint('before')\nf()")
     assert c["status"] == "error" and c["exit_code"] == 1 and c["stdout"] == "before\n"
     assert c["error"]["ename"] == "ZeroDivisionError" and c["error"]["evalue"] == "division by zero"
-    assert "1 / 0" in "\n".join(c["error"]["traceback"])
+    assert "\x1b[" in "\n".join(c["error"]["traceback"])
+    plain = "\n".join(c["error"]["traceback_plain"])
+    assert "1 / 0" in plain and "\x1b" not in plain
 
 
 def test_stderr_and_stdout_are_apart(api, shared):
@@ -123,15 +126,16 @@ def test_ten_thousand_files(api, session):
 def test_twenty_megabytes_of_code(api, session):
     r = api.post("/v1/sessions/%s/cells" % session, {"code": "x = '" + "a" * (20 << 20) + "'\nlen(x)"}, timeout=280)
     assert r.status in (200, 413), r
-    if r.status == 200:
-        assert r.json()["status"] == "ok" and r.json()["result"]["text/plain"] == str(20 << 20)
+    if r.status == 200:  # a guest of 512 MiB may be too small for IPython to parse it: then that is told
+        assert r.json()["status"] in ("ok", "oom"), {k: v for k, v in r.json().items() if k != "stdout"}
+        assert r.json()["status"] == "oom" or r.json()["result"]["text/plain"] == str(20 << 20)
     assert ok(api.cell(session, "print('next')"))["stdout"] == "next\n"
 
 
 def test_two_hundred_megabytes_of_output(api, session):
     c = api.cell(session, "line = 'x' * 99999\nfor i in range(2000): print(line)\nprint('the end')", timeout=280)
     assert c["status"] == "ok", {k: c[k] for k in c if k != "stdout"}
-    assert len(c["stdout"]) + c["truncated"]["stdout_bytes"] == 200_000_000 + 8
+    assert kept_and_dropped(c) == 200_000_000 + 8 and c["stdout"].endswith("the end\n")
     assert ok(api.cell(session, "print('next')"))["stdout"] == "next\n"
 
 
