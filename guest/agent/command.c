@@ -22,7 +22,7 @@
 #define CHUNK (64 * 1024)
 #define ARGS_MAX 1024
 #define TIMEOUT_MAX_MS (24 * 3600 * 1000)
-#define PAUSE_MS 15
+#define PAUSE_MS 5 // between two reads: small writes of a program become few large messages
 #define LEFT_OVER_MAX (4 * CHUNK) // a pipe holds 64 KiB; the rest is what a background child adds meanwhile
 #define SWEEP_BACK 64
 
@@ -55,24 +55,20 @@ static void close_fd(struct command *c, int *fd)
     *fd = -1;
 }
 
-static void set_reading(struct ag_commands *all, bool on)
-{
-    for (int i = 0; i < AG_COMMANDS_MAX; i++) {
-        struct command *c = &all->place[i];
-        if (c->pid) {
-            ag_loop_events(all->loop, c->out, on ? ZMQ_POLLIN : 0);
-            ag_loop_events(all->loop, c->err, on ? ZMQ_POLLIN : 0);
-        }
-    }
-}
-
 static void resume(void *ctx)
 {
     struct ag_commands *all = ctx;
-    if (ag_server_has_room(all->server))
-        set_reading(all, true);
-    else
+    if (!ag_server_has_room(all->server)) {
         ag_loop_after(all->loop, &all->resume, PAUSE_MS);
+        return;
+    }
+    for (int i = 0; i < AG_COMMANDS_MAX; i++) {
+        const struct command *c = &all->place[i];
+        if (c->pid) {
+            ag_loop_events(all->loop, c->out, ZMQ_POLLIN);
+            ag_loop_events(all->loop, c->err, ZMQ_POLLIN);
+        }
+    }
 }
 
 struct ag_commands *ag_commands_new(struct ag_loop *loop, struct ag_server *server)
@@ -141,10 +137,9 @@ static void on_output(void *ctx, int fd, short revents)
     (void)revents;
     struct command *c = ctx;
     pump(c, fd == c->out ? &c->out : &c->err);
-    if (!ag_server_has_room(c->all->server) && !c->all->resume.due) {
-        set_reading(c->all, false);
+    ag_loop_events(c->all->loop, fd, 0);
+    if (!c->all->resume.due)
         ag_loop_after(c->all->loop, &c->all->resume, PAUSE_MS);
-    }
 }
 
 static void on_stdin(void *ctx, int fd, short revents)
@@ -298,7 +293,9 @@ static int start(struct ag_commands *all, struct ag_request *req, struct command
     c->timeout = (struct ag_timer){.fn = on_timeout, .ctx = c};
     if (c->stdin_bytes.n == 0)
         close_fd(c, &c->in);
-    short reading = ag_server_has_room(all->server) || !all->resume.due ? ZMQ_POLLIN : 0;
+    short reading = ag_server_has_room(all->server) ? ZMQ_POLLIN : 0;
+    if (!reading && !all->resume.due)
+        ag_loop_after(all->loop, &all->resume, PAUSE_MS);
     if ((c->in >= 0 && ag_loop_watch(all->loop, c->in, ZMQ_POLLOUT, on_stdin, c) < 0) ||
         ag_loop_watch(all->loop, c->out, reading, on_output, c) < 0 ||
         ag_loop_watch(all->loop, c->err, reading, on_output, c) < 0)
