@@ -42,6 +42,7 @@ struct usage {
 struct closing {
     bool decided, changes_asked, changes_done;
     bool exited; // the kernel exited by itself, without a signal: exit code 1 and not 137
+    int64_t peak_memory_bytes; // that its kernel had when it ended; 0 = not told
     enum cell_status status;
     char ended_by[16], detail[320];
 };

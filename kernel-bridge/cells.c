@@ -32,7 +32,10 @@ static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing 
                            .exit_code = how->exited ? 1 : cell_exit_code(status), .out = &c->out, .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
                            .artifacts_total = a->total, .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
                            .cpu_ms = cpu_known ? b->usage.cpu_ms - b->cpu_base : -1,
-                           .peak_memory_bytes = b->usage.peak_memory_bytes, .ended_by = how->ended_by, .detail = how->detail};
+                           .peak_memory_bytes = how->peak_memory_bytes > b->usage.peak_memory_bytes
+                                                    ? how->peak_memory_bytes
+                                                    : b->usage.peak_memory_bytes,
+                           .ended_by = how->ended_by, .detail = how->detail};
     struct ck_blob *frame = cell_json(&f, &json)
                                 ? NULL
                                 : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));

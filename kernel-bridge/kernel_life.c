@@ -106,6 +106,7 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
     int64_t sig = ck_json_int(push, "signal", 0, NULL), code = ck_json_int(push, "code", -1, NULL);
     if (!c || b->closing.decided || (c->phase != TRK_RUNNING && c->phase != TRK_CLOSING) || c->reply)
         return;
+    b->closing.peak_memory_bytes = ck_json_int(push, "peak_memory_bytes", 0, NULL);
     if (b->restart_wanted) {
         br_cell_decide(b, CELL_INTERRUPTED, "restart", "the kernel was restarted while the cell ran");
     } else if (end_begun(&c->ending)) {
@@ -141,9 +142,6 @@ void br_kernel_exit(struct bridge *b, const json_t *push)
            (long long)ck_json_int(push, "code", -1, NULL), (long long)ck_json_int(push, "signal", 0, NULL),
            ck_json_bool(push, "oom", false, NULL));
     b->kernel_pid = 0;
-    int64_t peak = ck_json_int(push, "peak_memory_bytes", -1, NULL);
-    if (peak > 0)
-        b->usage.peak_memory_bytes = peak;
     bool again = b->state == BR_RESTARTING;
     if (!again) {
         b->state = BR_RESTARTING;
