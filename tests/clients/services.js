@@ -207,7 +207,8 @@ const control = [
     await until(3000, 'fan-out', () => seen.join('').includes('for both'));
     const model = await KernelAPI.getKernelModel(state.kernel.id, serverSettings);
     check(name, mine.stdout === 'from the second\n' && foreign.length === 0, foreign.join(' '));
-    check('connections counts both', model.connections === 2, model.connections);
+    // A front-end that refuses a subprotocol leaves its own upstream socket open, until pings find out.
+    check('connections counts both', front ? model.connections >= 2 : model.connections === 2, model.connections);
     other.dispose();
   }],
   ['models have state and six-digit time', async name => {
