@@ -85,6 +85,7 @@ struct bridge {
         uv_timer_t timer;
         void (*done)(struct bridge *b, const struct ck_err *err);
     } up;
+    int64_t setup_step_ms; // when the last step of the set-up was done
     unsigned start_attempts;
     int64_t start_deadline;
     char next_key[65];      // of the kernel that is being started

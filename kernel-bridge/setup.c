@@ -16,6 +16,14 @@ static void fail(struct bridge *b, const char *step, const struct ck_err *err)
     br_dead(b, text);
 }
 
+// How long each step took, for whoever wonders why sessions start slowly.
+static void took(struct bridge *b, const char *step)
+{
+    int64_t now = ck_mono_ms();
+    ck_log(CK_LOG_INFO, "bridge", "setup step=%s ms=%lld", step, (long long)(now - b->setup_step_ms));
+    b->setup_step_ms = now;
+}
+
 void br_vm_exit(struct ck_machine *m, const struct ck_machine_exit *how, void *user)
 {
     (void)m;
@@ -59,6 +67,7 @@ static void baseline_taken(void *user, const json_t *answer, struct ck_slice pay
         fail(b, "asking for the files that exist", err);
         return;
     }
+    took(b, "baseline");
     br_usage_read(&b->usage, json_object_get(answer, "usage"));
     b->usage_in_changes = json_object_get(answer, "usage") != NULL;
     if (!b->usage_in_changes)
@@ -69,6 +78,7 @@ static void baseline_taken(void *user, const json_t *answer, struct ck_slice pay
 static void kernel_proved(struct bridge *b, const struct ck_err *err)
 {
     struct ck_err e = CK_ERR_INIT;
+    took(b, "kernel_proved");
     if (err)
         fail(b, "proving the kernel's connection", err);
     else if (ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, baseline_taken, b, &e) < 0)
@@ -87,6 +97,7 @@ static void kernel_personalised(void *user, const struct ck_slice *content, cons
             err = &e;
         }
     }
+    took(b, "kernel_personalised");
     if (err)
         fail(b, "personalising the kernel", err);
     else
@@ -130,6 +141,7 @@ static void agent_personalised(void *user, const json_t *answer, struct ck_slice
     (void)payload;
     if (b->state != BR_STARTING)
         return;
+    took(b, "vm_personalised");
     if (err)
         fail(b, "personalising the VM", err);
     else if (ac_request(b->ac, json_pack("{s:s}", "op", "hello"), ck_slice("", 0), BR_AGENT_MS, hello, b, &e) < 0)
@@ -186,6 +198,7 @@ static void restored(struct ck_machine *m, const struct ck_err *err, void *user)
     struct ck_err e = CK_ERR_INIT;
     if (b->state != BR_STARTING)
         return;
+    took(b, "restored");
     if (err)
         fail(b, "restoring the template", err);
     else if (ck_machine_cont(m, running, b, &e))
@@ -199,6 +212,7 @@ static void started(struct ck_machine *m, const struct ck_err *err, void *user)
     int fd = b->state_fd;
     if (b->state != BR_STARTING)
         return;
+    took(b, "qemu_started");
     if (err) {
         fail(b, "starting QEMU", err);
         return;
@@ -211,6 +225,7 @@ static void started(struct ck_machine *m, const struct ck_err *err, void *user)
 int br_setup(struct bridge *b, struct ck_err *err)
 {
     char disk[PATH_MAX];
+    b->setup_step_ms = ck_mono_ms();
     if (ck_path(disk, sizeof disk, err, "%s/disk.qcow2", b->conf.dir))
         return -1;
     struct ck_machine_opts o = {.loop = b->loop, .template = &b->template, .disk = disk, .ram_fd = b->ram_fd,
