@@ -106,6 +106,9 @@ struct bridge {
     struct usage usage;     // as last heard
     int64_t cpu_base;       // kernel CPU time when the active cell began
     uv_timer_t tick;        // endings and quiet watches
+    uv_timer_t health;
+    bool ping_under_way;
+    unsigned pings_missed;
 
     struct ck_blob *parked[BR_PARKED_MAX]; // `send` frames waiting for a kernel
     unsigned parked_n;
@@ -127,6 +130,8 @@ void br_active(struct bridge *b); // notes activity
 void br_dead(struct bridge *b, const char *reason); // the VM is gone, or must go; idempotent
 int br_check_alive(const struct bridge *b, struct ck_err *err); // 410 session_dead
 void br_close(struct bridge *b, void (*closed)(void *user), void *user); // ends everything; the loop then runs out
+
+void br_health_start(struct bridge *b); // health.c
 
 // setup.c
 int br_setup(struct bridge *b, struct ck_err *err); // starts; b->on_setup tells

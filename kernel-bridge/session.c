@@ -22,6 +22,7 @@ int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
     uv_timer_init(b->loop, &b->restart_timer);
     uv_timer_init(b->loop, &b->tick);
     b->up.timer.data = b->restart_timer.data = b->tick.data = b;
+    br_health_start(b);
     b->log = evlog_new(l->log_bytes);
     b->trk = trk_new(l->queue_max, l->output_bytes);
     b->cons = cons_new();
@@ -168,6 +169,7 @@ void br_close(struct bridge *b, void (*closed)(void *user), void *user)
     uv_close((uv_handle_t *)&b->up.timer, NULL);
     uv_close((uv_handle_t *)&b->restart_timer, NULL);
     uv_close((uv_handle_t *)&b->tick, NULL);
+    uv_close((uv_handle_t *)&b->health, NULL);
     if (!c) // nothing left to wait with: the process ends and QEMU dies with it
         _exit(1);
     *c = (struct closer){b, closed, user};
