@@ -107,8 +107,8 @@ static void on_message(void *user, const struct ck_slice *parts, size_t nparts, 
     // DEALER and ROUTER: what comes is exactly the three parts
     if (truncated || parse(a, parts, nparts, &m, &err)) {
         a->bad++;
-        ck_log(CK_LOG_WARN, "bridge", "agent_message_dropped reason=%s count=%llu", truncated ? "too_many_parts" : err.reason,
-               (unsigned long long)a->bad);
+        ck_log(CK_LOG_WARN, "bridge", "agent_message_dropped reason=%s count=%llu",
+               truncated ? "too_many_parts" : err.reason, (unsigned long long)a->bad);
         if (a->bad == AC_BAD_MAX)
             a->o.on_hostile(a->o.user);
     } else if (m.is_answer) {
@@ -162,8 +162,8 @@ void ac_fail_all(struct ac *a, const struct ck_err *err)
     }
 }
 
-static int64_t send_request(struct ac *a, json_t *header, struct ck_slice payload, unsigned deadline_ms, ac_answer_cb cb,
-                            void *user, struct ck_err *err)
+static int64_t send_request(struct ac *a, json_t *header, struct ck_slice payload, unsigned deadline_ms,
+                            ac_answer_cb cb, void *user, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
     uint8_t sig[CK_SHA256_LEN];

@@ -15,7 +15,8 @@ int aw_parse(const struct ck_slice *p, size_t n, const uint8_t key[AW_KEY_LEN], 
 {
     uint8_t want[CK_SHA256_LEN];
     *out = (struct aw_msg){.header = NULL};
-    if (n < 2 || n > 3 || p[0].n != CK_SHA256_LEN || p[1].n > AW_ANSWER_HEADER_MAX || (n == 3 && p[2].n > AW_PAYLOAD_MAX))
+    if (n < 2 || n > 3 || p[0].n != CK_SHA256_LEN || p[1].n > AW_ANSWER_HEADER_MAX ||
+        (n == 3 && p[2].n > AW_PAYLOAD_MAX))
         return ck_fail(err, 400, "bad_message", "agent message with wrong parts or sizes");
     out->payload = n == 3 ? p[2] : ck_slice("", 0);
     if (aw_sign(key, p[1], out->payload, want) || !ck_equal_const_time(want, p[0].p, sizeof want))
@@ -49,7 +50,7 @@ bool aw_error(const json_t *header, struct ck_err *err)
     if (!e)
         return false;
     int64_t status = ck_json_int(e, "status", 500, NULL);
-    ck_fail(err, status >= 400 && status <= 599 ? (int)status : 500, ck_json_str(e, "reason", "agent_error", NULL), "%s",
-            ck_json_str(e, "message", "the guest's agent failed without saying why", NULL));
+    ck_fail(err, status >= 400 && status <= 599 ? (int)status : 500, ck_json_str(e, "reason", "agent_error", NULL),
+            "%s", ck_json_str(e, "message", "the guest's agent failed without saying why", NULL));
     return true;
 }

@@ -26,7 +26,8 @@ static int add_field(struct ck_buf *b, const char *key, const char *value)
 
 static int one(const json_t *f, const char *session_id, const char *url_prefix, struct ck_buf *out)
 {
-    const char *path = ck_json_str(f, "path", NULL, NULL), *mime = ck_json_str(f, "mime", "application/octet-stream", NULL);
+    const char *path = ck_json_str(f, "path", NULL, NULL),
+               *mime = ck_json_str(f, "mime", "application/octet-stream", NULL);
     const char *change = ck_json_str(f, "change", "", NULL), *sha = ck_json_str(f, "sha256", NULL, NULL);
     int64_t size = ck_json_int(f, "size", -1, NULL);
     bool known = !strcmp(change, "created") || !strcmp(change, "changed");

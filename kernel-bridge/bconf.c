@@ -60,7 +60,8 @@ static void jail_steps(const json_t *o, const char *key, uint32_t *out, struct c
     json_t *v;
     json_array_foreach(list, i, v) {
         int step = 0;
-        while (step < CK_JAIL_STEPS && json_is_string(v) && strcmp(ck_jail_step_name((enum ck_jail_step)step), json_string_value(v)))
+        while (step < CK_JAIL_STEPS && json_is_string(v) &&
+               strcmp(ck_jail_step_name((enum ck_jail_step)step), json_string_value(v)))
             step++;
         if (!json_is_string(v) || step == CK_JAIL_STEPS) {
             ck_fail(err, 500, "bad_config", "bridge configuration: \"%s\" names a jail step that does not exist", key);
@@ -88,8 +89,10 @@ int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err)
     out->pool = ck_json_bool(o, "pool", false, &e);
     jail_steps(o, "jail_required", &out->jail_required, &e);
     jail_steps(o, "jail_skip", &out->jail_skip, &e);
-    if (!e.status && (!ck_uuid_valid(id) || !out->dir[0] || !out->template_dir[0] || strlen(accel) >= sizeof out->accelerator))
-        ck_fail(&e, 500, "bad_config", "bridge configuration: id, dir, template_dir or accelerator is missing or malformed");
+    if (!e.status &&
+        (!ck_uuid_valid(id) || !out->dir[0] || !out->template_dir[0] || strlen(accel) >= sizeof out->accelerator))
+        ck_fail(&e, 500, "bad_config",
+                "bridge configuration: id, dir, template_dir or accelerator is missing or malformed");
     if (!e.status)
         blimits_apply(&out->limits, ck_json_obj(o, "limits", &e), &e);
     if (e.status) {

@@ -158,7 +158,8 @@ void br_inject_status(struct bridge *b, const char *execution_state);
 void br_fail_jupyter(struct bridge *b, const char *ename, const char *evalue); // ends their executions
 
 // jupyter_send.c: from clients to the kernel
-int br_jupyter_send(struct bridge *b, const struct bop *op, struct consumer *from, struct conn *conn, struct ck_err *err);
+int br_jupyter_send(struct bridge *b, const struct bop *op, struct consumer *from, struct conn *conn,
+                    struct ck_err *err);
 void br_parked_flush(struct bridge *b);
 void br_parked_drop(struct bridge *b);
 

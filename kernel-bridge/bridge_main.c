@@ -85,8 +85,8 @@ static int open_socket(struct process *p, struct ck_err *err)
     if (ck_path(p->socket_path, sizeof p->socket_path, err, "%s/bridge.sock", p->b.conf.dir))
         return -1;
     if (strlen(p->socket_path) >= sizeof a.sun_path)
-        return ck_fail(err, 500, "path_too_long", "the path %s is too long for a unix socket; use a shorter --state-dir",
-                       p->socket_path);
+        return ck_fail(err, 500, "path_too_long",
+                       "the path %s is too long for a unix socket; use a shorter --state-dir", p->socket_path);
     memcpy(a.sun_path, p->socket_path, strlen(p->socket_path) + 1);
     CK_CLEAN_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -109,8 +109,8 @@ static int load_template(struct bridge *b, struct ck_err *err)
     if (c->qemu[0])
         memcpy(b->template.qemu_path, c->qemu, sizeof b->template.qemu_path);
     if (c->accelerator[0] && strcmp(c->accelerator, ck_vm_accel_name(b->template.accel)))
-        return ck_fail(err, 500, "bad_template", "the template is for %s, not for %s", ck_vm_accel_name(b->template.accel),
-                       c->accelerator);
+        return ck_fail(err, 500, "bad_template", "the template is for %s, not for %s",
+                       ck_vm_accel_name(b->template.accel), c->accelerator);
     if (c->memory_mb && c->memory_mb != (int64_t)b->template.memory_mb)
         return ck_fail(err, 500, "bad_template", "the template has %u MiB of memory, not %lld", b->template.memory_mb,
                        (long long)c->memory_mb);
@@ -137,13 +137,20 @@ static int enter_jail(struct process *p, struct ck_err *err)
     char *slash = strrchr(qemu_dir, '/');
     if (slash)
         *slash = 0;
-    struct ck_jail_opts o = {.id = b->conf.id, .session_dir = b->conf.dir, .template_dir = b->template.dir,
+    struct ck_jail_opts o = {.id = b->conf.id,
+                             .session_dir = b->conf.dir,
+                             .template_dir = b->template.dir,
                              .image_dir = b->template.image_dir,
-                             .extra_dir = strncmp(qemu_dir, "/usr/", 5) ? qemu_dir : NULL, // a QEMU of the operator's own
+                             .extra_dir =
+                                 strncmp(qemu_dir, "/usr/", 5) ? qemu_dir : NULL, // a QEMU of the operator's own
                              .kvm = b->template.accel == CK_ACCEL_KVM,
-                             .uid = b->conf.uid, .gid = b->conf.gid, .keep = keep, .nkeep = 4,
+                             .uid = b->conf.uid,
+                             .gid = b->conf.gid,
+                             .keep = keep,
+                             .nkeep = 4,
                              .memory_bytes = ((uint64_t)b->template.memory_mb << 20) + MEMORY_OVERHEAD,
-                             .required = b->conf.jail_required, .skip = b->conf.jail_skip};
+                             .required = b->conf.jail_required,
+                             .skip = b->conf.jail_skip};
     if (ck_jail_apply(&o, &report, err))
         return ck_wrap(err, "jail");
     for (int i = 0; i < CK_JAIL_STEPS; i++)
@@ -159,7 +166,9 @@ static int enter_jail(struct process *p, struct ck_err *err)
 static int make_disk(struct bridge *b, struct ck_err *err)
 {
     char path[PATH_MAX];
-    return ck_path(path, sizeof path, err, "%s/disk.qcow2", b->conf.dir) ? -1 : ck_template_make_disk(&b->template, path, err);
+    return ck_path(path, sizeof path, err, "%s/disk.qcow2", b->conf.dir)
+               ? -1
+               : ck_template_make_disk(&b->template, path, err);
 }
 
 static int write_identity(const struct bridge *b, struct ck_err *err)
@@ -168,8 +177,8 @@ static int write_identity(const struct bridge *b, struct ck_err *err)
     struct ck_proc_id me;
     if (ck_proc_identify(getpid(), &me))
         return ck_fail(err, 500, "no_proc", "cannot read /proc/self/stat");
-    int n = snprintf(text, sizeof text, "{\"version\":1,\"id\":\"%s\",\"pid\":%d,\"start\":%llu}\n", b->conf.id, (int)me.pid,
-                     (unsigned long long)me.start);
+    int n = snprintf(text, sizeof text, "{\"version\":1,\"id\":\"%s\",\"pid\":%d,\"start\":%llu}\n", b->conf.id,
+                     (int)me.pid, (unsigned long long)me.start);
     return ck_path(path, sizeof path, err, "%s/bridge.json", b->conf.dir) ||
            ck_write_file_atomic(path, text, (size_t)n, 0644, err);
 }
@@ -261,7 +270,8 @@ int ck_cmd_bridge(int argc, char **argv)
     (void)argv;
     struct ck_err err = CK_ERR_INIT;
     if (argc != 1) {
-        static const char usage[] = "cellkeep bridge is internal: the gateway starts it with its configuration on stdin\n";
+        static const char usage[] =
+            "cellkeep bridge is internal: the gateway starts it with its configuration on stdin\n";
         ck_write_all(STDERR_FILENO, usage, sizeof usage - 1);
         return 2;
     }

@@ -28,26 +28,35 @@ static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing 
     br_artifact_events(b, c->id, a);
     uint64_t seq = evlog_next(b->log);
     artifacts_array(a, &list);
-    struct cell_facts f = {.id = c->id, .seq_first = c->seq_first ? c->seq_first : seq, .seq_last = seq, .status = status,
-                           .exit_code = how->exited ? 1 : cell_exit_code(status), .out = &c->out, .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
-                           .artifacts_total = a->total, .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
+    struct cell_facts f = {.id = c->id,
+                           .seq_first = c->seq_first ? c->seq_first : seq,
+                           .seq_last = seq,
+                           .status = status,
+                           .exit_code = how->exited ? 1 : cell_exit_code(status),
+                           .out = &c->out,
+                           .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
+                           .artifacts_total = a->total,
+                           .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
                            .cpu_ms = cpu_known ? b->usage.cpu_ms - b->cpu_base : -1,
                            .peak_memory_bytes = how->peak_memory_bytes > b->usage.peak_memory_bytes
                                                     ? how->peak_memory_bytes
                                                     : b->usage.peak_memory_bytes,
-                           .ended_by = how->ended_by, .detail = how->detail};
-    struct ck_blob *frame = cell_json(&f, &json)
-                                ? NULL
-                                : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));
+                           .ended_by = how->ended_by,
+                           .detail = how->detail};
+    struct ck_blob *frame =
+        cell_json(&f, &json) ? NULL
+                             : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));
     if (frame)
         cellbook_add(&b->book, c->id, status, frame);
-    ck_log(CK_LOG_DEBUG, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status), f.wall_ms);
+    ck_log(CK_LOG_DEBUG, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status),
+           f.wall_ms);
     put_event(b, EV_CELL, c->id, frame);
     trk_finish(b->trk, c);
     trk_cell_free(c);
 }
 
-static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_status status, const char *ended_by, const char *detail)
+static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_status status, const char *ended_by,
+                           const char *detail)
 {
     struct artifacts none = {.n = 0};
     struct closing how = {.status = status};
@@ -78,8 +87,9 @@ void br_cell_finish(struct bridge *b, const struct artifacts *a)
         } else if (how.status == CELL_INTERRUPTED) {
             snprintf(how.ended_by, sizeof how.ended_by, "interrupt");
         } else if (c->lost) {
-            snprintf(how.detail, sizeof how.detail, "the kernel's last messages of this cell did not arrive; output may be "
-                                                    "missing");
+            snprintf(how.detail, sizeof how.detail,
+                     "the kernel's last messages of this cell did not arrive; output may be "
+                     "missing");
         }
     }
     reset_closing(b);
@@ -126,12 +136,12 @@ int br_cell_queue(struct bridge *b, const struct bop *op, uint64_t *seq, struct 
 static int send_cell(struct bridge *b, const struct trk_cell *c, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf content = CK_BUF_INIT;
-    int bad = ck_buf_add_str(&content, "{\"code\":") ||
-              ck_buf_add_json_str(&content, (const char *)c->code->p, c->code->n) ||
-              ck_buf_printf(&content,
-                            ",\"silent\":%s,\"store_history\":%s,\"user_expressions\":{},\"allow_stdin\":%s,"
-                            "\"stop_on_error\":false}", // an error must not abort the cells of others
-                            c->silent ? "true" : "false", c->silent ? "false" : "true", c->allow_stdin ? "true" : "false");
+    int bad =
+        ck_buf_add_str(&content, "{\"code\":") || ck_buf_add_json_str(&content, (const char *)c->code->p, c->code->n) ||
+        ck_buf_printf(&content,
+                      ",\"silent\":%s,\"store_history\":%s,\"user_expressions\":{},\"allow_stdin\":%s,"
+                      "\"stop_on_error\":false}", // an error must not abort the cells of others
+                      c->silent ? "true" : "false", c->silent ? "false" : "true", c->allow_stdin ? "true" : "false");
     if (bad)
         return ck_fail(err, 500, "no_memory", "no memory to send the cell");
     return kc_request(b->kc, JW_SHELL, c->id, "execute_request", ck_buf_slice(&content), err);
@@ -162,7 +172,9 @@ int br_cell_cancel(struct bridge *b, const char *id, struct ck_err *err)
 {
     struct trk_cell *c = trk_find(b->trk, id);
     if (!c)
-        return cellbook_find(&b->book, id) ? 0 : ck_fail(err, 404, "no_such_cell", "no cell with this id is waiting or running");
+        return cellbook_find(&b->book, id)
+                   ? 0
+                   : ck_fail(err, 404, "no_such_cell", "no cell with this id is waiting or running");
     c->cancelled = true;
     if (c->phase == TRK_QUEUED) {
         end_without_vm(b, c, CELL_CANCELLED, "", "the cell was cancelled before it began");
@@ -201,7 +213,8 @@ static void input_event(struct bridge *b, const struct trk_cell *c, struct ck_sl
     if (jscan_field(content, "prompt", &prompt))
         jscan_text(prompt, &text);
     bool hidden = jscan_field(content, "password", &password) && jscan_true(password);
-    put_event(b, EV_INPUT, c->id, evb_input(evlog_next(b->log), ck_wall_us() / 1000, c->id, hidden, ck_buf_slice(&text)));
+    put_event(b, EV_INPUT, c->id,
+              evb_input(evlog_next(b->log), ck_wall_us() / 1000, c->id, hidden, ck_buf_slice(&text)));
 }
 
 static void cell_started(struct bridge *b, struct trk_cell *c)
@@ -288,11 +301,12 @@ static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
     ck_log(CK_LOG_INFO, "bridge", "cell_ending step=%s", end_rung_name(rung));
     switch (rung) {
     case END_INTERRUPTED:
-        kc_request(b->kc, JW_CONTROL, NULL, "interrupt_request", ck_slice_str("{}"), &err); // the next rung follows anyway
+        kc_request(b->kc, JW_CONTROL, NULL, "interrupt_request", ck_slice_str("{}"),
+                   &err); // the next rung follows anyway
         break;
     case END_SIGNALLED:
-        ac_request(b->ac, json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1), ck_slice("", 0),
-                   BR_AGENT_MS, signalled, b, &err);
+        ac_request(b->ac, json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1),
+                   ck_slice("", 0), BR_AGENT_MS, signalled, b, &err);
         break;
     case END_REPORTED:
         report_early(b, c);

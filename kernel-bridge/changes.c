@@ -63,7 +63,8 @@ static int ask(struct bridge *b, ac_answer_cb cb, void *user, struct ck_err *err
     b->client_wrote = false;
     if (!b->usage_in_changes)
         br_usage_refresh(b);
-    return ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, cb, user, err) < 0 ? -1 : 0;
+    int64_t id = ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, cb, user, err);
+    return id < 0 ? -1 : 0;
 }
 
 static void maybe_finish(struct bridge *b)

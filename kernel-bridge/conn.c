@@ -57,13 +57,15 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
     // Straight into the frame buffer: what is missing of a large frame in one go, up to a megabyte.
     size_t used = 0, want = 65536;
     struct ck_frame f;
-    if (ck_frame_parse(c->in.p ? c->in.p : (const uint8_t *)"", c->in.n, SVC_FRAME_MAX, &f, &used, NULL) == 1 && used > want)
+    if (ck_frame_parse(c->in.p ? c->in.p : (const uint8_t *)"", c->in.n, SVC_FRAME_MAX, &f, &used, NULL) == 1 &&
+        used > want)
         want = used < 1048576 ? used : 1048576;
     if (ck_buf_reserve(&c->in, want)) {
         *buf = uv_buf_init(NULL, 0);
         return;
     }
-    *buf = uv_buf_init((char *)c->in.p + c->in.n, (unsigned)(c->in.room - c->in.n < 1048576 ? c->in.room - c->in.n : 1048576));
+    *buf = uv_buf_init((char *)c->in.p + c->in.n,
+                       (unsigned)(c->in.room - c->in.n < 1048576 ? c->in.room - c->in.n : 1048576));
 }
 
 static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf)
@@ -245,4 +247,7 @@ struct job *conn_job(const struct conn *c, int64_t rid)
 
 size_t conn_queued(const struct conn *c) { return c->out_bytes; }
 struct service *conn_service(const struct conn *c) { return c->s; }
-struct reply_to conn_reply_to(const struct conn *c, int64_t rid) { return (struct reply_to){c->slot, c->generation, rid}; }
+struct reply_to conn_reply_to(const struct conn *c, int64_t rid)
+{
+    return (struct reply_to){c->slot, c->generation, rid};
+}

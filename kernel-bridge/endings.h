@@ -15,7 +15,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum end_rung { END_OFF, END_ARMED, END_INTERRUPTED, END_SIGNALLED, END_REPORTED, END_KILLED, END_VM_KILLED, END_RUNGS };
+enum end_rung {
+    END_OFF,
+    END_ARMED,
+    END_INTERRUPTED,
+    END_SIGNALLED,
+    END_REPORTED,
+    END_KILLED,
+    END_VM_KILLED,
+    END_RUNGS
+};
 enum end_why { END_TIMEOUT, END_CANCEL };
 
 #define END_SIGNAL_MS 400 // from rung to rung, timeouts

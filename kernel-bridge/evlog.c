@@ -227,7 +227,8 @@ enum evlog_got evlog_read(const struct evlog *l, uint64_t from, const struct ev_
     if (from < l->base) {
         uint64_t all = l->base - 1, part = l->base - from;
         if (gaps)
-            gap_add(out, from, l->base - 1, part == all ? l->lead_bytes : (uint64_t)((double)l->lead_bytes * (double)part / (double)all));
+            gap_add(out, from, l->base - 1,
+                    part == all ? l->lead_bytes : (uint64_t)((double)l->lead_bytes * (double)part / (double)all));
         from = l->base;
     }
     for (uint64_t s = from; s < end; s++) {

@@ -29,7 +29,8 @@ static void check(uv_timer_t *t)
     struct ck_err err = CK_ERR_INIT;
     if ((b->state != BR_READY && b->state != BR_RESTARTING) || b->ping_under_way)
         return;
-    b->ping_under_way = ac_request(b->ac, json_pack("{s:s}", "op", "ping"), ck_slice("", 0), ANSWER_MS, answered, b, &err) > 0;
+    b->ping_under_way =
+        ac_request(b->ac, json_pack("{s:s}", "op", "ping"), ck_slice("", 0), ANSWER_MS, answered, b, &err) > 0;
 }
 
 void br_health_start(struct bridge *b)

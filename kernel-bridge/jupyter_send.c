@@ -35,7 +35,8 @@ static int park(struct bridge *b, const struct bop *op, struct ck_err *err)
     struct ck_slice last = ck_frame_part(&op->frame, op->frame.nparts - 1);
     size_t total = (size_t)(last.p + last.n - start);
     if (b->parked_n == BR_PARKED_MAX || b->parked_bytes + total > BR_PARKED_BYTES_MAX)
-        return ck_fail(err, 503, "kernel_starting", "a fresh kernel is starting and too many messages wait for it already");
+        return ck_fail(err, 503, "kernel_starting",
+                       "a fresh kernel is starting and too many messages wait for it already");
     struct ck_blob *copy = ck_blob_new(total);
     if (!copy)
         return ck_fail(err, 500, "no_memory", "no memory to keep a message for the kernel");
@@ -68,7 +69,8 @@ static int forward(struct bridge *b, const struct bop *op, struct ck_err *err)
     return 0;
 }
 
-int br_jupyter_send(struct bridge *b, const struct bop *op, struct consumer *from, struct conn *conn, struct ck_err *err)
+int br_jupyter_send(struct bridge *b, const struct bop *op, struct consumer *from, struct conn *conn,
+                    struct ck_err *err)
 {
     struct jw_head head;
     struct ck_slice header = ck_frame_part(&op->frame, 1);

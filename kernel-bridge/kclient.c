@@ -136,7 +136,8 @@ static int open_wires(struct kc *k, struct ck_err *err)
     static const struct {
         enum jw_channel channel;
         int type, port;
-    } wires[] = {{JW_SHELL, ZMQ_DEALER, 0}, {JW_IOPUB, ZMQ_SUB, 1}, {JW_STDIN, ZMQ_DEALER, 2}, {JW_CONTROL, ZMQ_DEALER, 3}};
+    } wires[] = {
+        {JW_SHELL, ZMQ_DEALER, 0}, {JW_IOPUB, ZMQ_SUB, 1}, {JW_STDIN, ZMQ_DEALER, 2}, {JW_CONTROL, ZMQ_DEALER, 3}};
     for (unsigned i = 0; i < sizeof wires / sizeof *wires; i++) {
         struct wire *w = &k->wire[wires[i].channel];
         *w = (struct wire){k, wires[i].channel, NULL};

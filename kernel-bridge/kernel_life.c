@@ -59,7 +59,8 @@ static void kernel_started(void *user, const json_t *answer, struct ck_slice pay
     if (b->state != BR_RESTARTING)
         return;
     if (err && err->status != 410 && b->start_attempts < ATTEMPTS_MAX && ck_mono_ms() < b->start_deadline) {
-        ck_log(CK_LOG_WARN, "bridge", "kernel_start_failed id=%s attempt=%u reason=%s", b->conf.id, b->start_attempts, err->reason);
+        ck_log(CK_LOG_WARN, "bridge", "kernel_start_failed id=%s attempt=%u reason=%s", b->conf.id, b->start_attempts,
+               err->reason);
         start_kernel(b);
         return;
     }
@@ -118,10 +119,12 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
                        "variables are lost; use less memory at a time or a session with more memory_mb");
     } else {
         if (sig > 0 && sig < 65)
-            snprintf(detail, sizeof detail, "the kernel process was ended by signal %lld (%s)", (long long)sig, strsignal((int)sig));
+            snprintf(detail, sizeof detail, "the kernel process was ended by signal %lld (%s)", (long long)sig,
+                     strsignal((int)sig));
         else
             snprintf(detail, sizeof detail, "the kernel process exited with code %lld", (long long)code);
-        strncat(detail, "; a fresh kernel starts, files are kept, variables are lost", sizeof detail - strlen(detail) - 1);
+        strncat(detail, "; a fresh kernel starts, files are kept, variables are lost",
+                sizeof detail - strlen(detail) - 1);
         b->closing.exited = sig <= 0;
         br_cell_decide(b, CELL_KERNEL_DIED, "", detail);
     }

@@ -115,8 +115,8 @@ void br_kernel_oversize(void *user, const struct kc_message *m)
            b->conf.limits.message_bytes);
     if (m->channel == JW_IOPUB) {
         snprintf(content, sizeof content,
-                 "{\"name\":\"stderr\",\"text\":\"[cellkeep: a message of %" PRIu64 " bytes was dropped, the cap is %" PRIu64
-                 "]\\n\"}",
+                 "{\"name\":\"stderr\",\"text\":\"[cellkeep: a message of %" PRIu64
+                 " bytes was dropped, the cap is %" PRIu64 "]\\n\"}",
                  m->msg.bytes, b->conf.limits.message_bytes);
         br_inject(b, JW_IOPUB, "stream", m->msg.part[JW_PARENT], ck_slice_str(content));
         return;

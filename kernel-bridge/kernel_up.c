@@ -67,7 +67,8 @@ static void warm_up(struct bridge *b)
     struct ck_err err = CK_ERR_INIT;
     int64_t left = b->up.deadline - ck_mono_ms();
     uv_timer_stop(&b->up.timer);
-    if (kc_call(b->kc, JW_SHELL, "execute_request", ck_slice_str(content), left > 0 ? (unsigned)left : 1, warmed_up, b, &err))
+    if (kc_call(b->kc, JW_SHELL, "execute_request", ck_slice_str(content), left > 0 ? (unsigned)left : 1, warmed_up, b,
+                &err))
         finish(b, &err);
 }
 

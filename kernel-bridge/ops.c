@@ -29,7 +29,8 @@ static struct wait *wait_new(struct bridge *b, struct conn *c, const struct bop 
     return w;
 }
 
-static int reply_json(struct bridge *b, struct conn *c, const struct bop *op, const char *key, json_t *value, struct ck_err *err)
+static int reply_json(struct bridge *b, struct conn *c, const struct bop *op, const char *key, json_t *value,
+                      struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf f = CK_BUF_INIT;
     int bad = !value || ck_buf_printf(&f, "\"%s\":", key) || ck_json_dump(value, &f);
@@ -55,14 +56,15 @@ static const char *kernel_word(const struct bridge *b)
 
 static int op_info(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err)
 {
-    json_t *info = json_pack(
-        "{s:s,s:s,s:i,s:i,s:s,s:i,s:s,s:I,s:I,s:{s:s,s:I,s:I},s:i,s:i,s:I,s:o}", "id", b->conf.id, "state",
-        br_state_word(b), "pid", (int)getpid(), "qemu_pid", b->machine ? (int)ck_machine_proc(b->machine).pid : 0,
-        "accelerator", ck_vm_accel_name(b->template.accel), "memory_mb", (int)b->template.memory_mb, "template",
-        b->template.hash, "first_seq", (json_int_t)evlog_first(b->log), "last_seq", (json_int_t)(evlog_next(b->log) - 1),
-        "kernel", "state", kernel_word(b), "execution_count", (json_int_t)b->execution_count, "pid",
-        (json_int_t)b->kernel_pid, "queue", (int)trk_queued(b->trk), "connections", (int)cons_attached(b->cons),
-        "last_activity_us", (json_int_t)b->last_activity_us, "usage", usage_json(&b->usage));
+    json_t *info = json_pack("{s:s,s:s,s:i,s:i,s:s,s:i,s:s,s:I,s:I,s:{s:s,s:I,s:I},s:i,s:i,s:I,s:o}", "id", b->conf.id,
+                             "state", br_state_word(b), "pid", (int)getpid(), "qemu_pid",
+                             b->machine ? (int)ck_machine_proc(b->machine).pid : 0, "accelerator",
+                             ck_vm_accel_name(b->template.accel), "memory_mb", (int)b->template.memory_mb, "template",
+                             b->template.hash, "first_seq", (json_int_t)evlog_first(b->log), "last_seq",
+                             (json_int_t)(evlog_next(b->log) - 1), "kernel", "state", kernel_word(b), "execution_count",
+                             (json_int_t)b->execution_count, "pid", (json_int_t)b->kernel_pid, "queue",
+                             (int)trk_queued(b->trk), "connections", (int)cons_attached(b->cons), "last_activity_us",
+                             (json_int_t)b->last_activity_us, "usage", usage_json(&b->usage));
     if (info && b->state == BR_DEAD)
         json_object_set_new(info, "reason", json_string(b->reason));
     return reply_json(b, c, op, "info", info, err);
@@ -116,8 +118,9 @@ static int claim_kernel(struct bridge *b, struct wait *w, const struct bop *op, 
     char *env = op->env ? json_dumps(op->env, JSON_COMPACT) : NULL;
     if ((op->env && !env) || claim_code(op, &code) || ck_buf_add_str(&content, "{\"code\":") ||
         ck_buf_add_json_str(&content, (const char *)code.p, code.n) ||
-        ck_buf_add_str(&content, ",\"silent\":true,\"store_history\":false,\"user_expressions\":{},\"allow_stdin\":false,"
-                                 "\"stop_on_error\":false}")) {
+        ck_buf_add_str(&content,
+                       ",\"silent\":true,\"store_history\":false,\"user_expressions\":{},\"allow_stdin\":false,"
+                       "\"stop_on_error\":false}")) {
         free(env);
         return ck_fail(err, 500, "no_memory", "no memory for the session's environment");
     }
@@ -175,10 +178,13 @@ static int op_cell(struct bridge *b, struct conn *c, const struct bop *op, struc
     struct ck_slice json = ck_slice("", 0);
     size_t used;
     if (!e && !waiting)
-        return ck_fail(err, 404, "no_such_cell", "no cell with this id is known here (only the latest %d are kept)", CELLBOOK_MAX);
+        return ck_fail(err, 404, "no_such_cell", "no cell with this id is known here (only the latest %d are kept)",
+                       CELLBOOK_MAX);
     if (e && !ck_frame_parse(e->frame->p, e->frame->n, e->frame->n, &f, &used, err))
         json = ck_frame_part(&f, 1);
-    const char *status = e ? cell_status_name(e->status) : waiting->phase == TRK_QUEUED || waiting->phase == TRK_SENT ? "queued" : "running";
+    const char *status = e                                                            ? cell_status_name(e->status)
+                         : waiting->phase == TRK_QUEUED || waiting->phase == TRK_SENT ? "queued"
+                                                                                      : "running";
     snprintf(text, sizeof text, "\"cell\":\"%s\",\"status\":\"%s\"", op->cell, status);
     svc_reply(b->svc, conn_reply_to(c, op->rid), ck_slice_str(text), &json, e ? 1 : 0);
     return 0;
@@ -250,7 +256,8 @@ static int op_usage(struct bridge *b, struct conn *c, const struct bop *op, stru
     struct wait *w = br_check_alive(b, err) ? NULL : wait_new(b, c, op, err);
     if (!w)
         return -1;
-    if (ac_request(b->ac, json_pack("{s:s}", "op", "usage"), ck_slice("", 0), BR_AGENT_MS, usage_answered, w, err) < 0) {
+    if (ac_request(b->ac, json_pack("{s:s}", "op", "usage"), ck_slice("", 0), BR_AGENT_MS, usage_answered, w, err) <
+        0) {
         free(w);
         return -1;
     }

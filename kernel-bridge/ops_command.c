@@ -121,7 +121,8 @@ static void collected(void *user, struct ck_slice array, int64_t total)
     k->collecting = false;
     // 200 artifacts with long names may be more than a header holds: then their number has to do
     bool fits = f.n + array.n < CK_FRAME_HEADER_MAX - 256;
-    int bad = ck_buf_add_str(&f, ",\"artifacts\":") || (fits ? ck_buf_add(&f, array.p, array.n) : ck_buf_add_str(&f, "[]")) ||
+    int bad = ck_buf_add_str(&f, ",\"artifacts\":") ||
+              (fits ? ck_buf_add(&f, array.p, array.n) : ck_buf_add_str(&f, "[]")) ||
               ck_buf_printf(&f, ",\"artifacts_total\":%" PRId64, total);
     command_end(k);
     if (!bad)
@@ -218,7 +219,8 @@ int br_command(struct bridge *b, struct conn *c, const struct bop *op, struct ck
     if (br_check_alive(b, err))
         return -1;
     if (in.n > AW_PAYLOAD_MAX)
-        return ck_fail(err, 413, "stdin_too_large", "stdin of a command is limited to %d bytes; upload a file instead", AW_PAYLOAD_MAX);
+        return ck_fail(err, 413, "stdin_too_large", "stdin of a command is limited to %d bytes; upload a file instead",
+                       AW_PAYLOAD_MAX);
     struct command *k = calloc(1, sizeof *k);
     if (!k || conn_job_add(c, &k->job, op->rid, &command_ops, err)) {
         free(k);

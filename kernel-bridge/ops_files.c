@@ -61,7 +61,8 @@ static json_t *relay_request(const struct bop *op)
 {
     switch (op->kind) {
     case BOP_FILE_STAT: return json_pack("{s:s,s:s}", "op", "stat", "path", op->path);
-    case BOP_FILE_REMOVE: return json_pack("{s:s,s:s,s:b}", "op", "remove", "path", op->path, "recursive", op->recursive);
+    case BOP_FILE_REMOVE:
+        return json_pack("{s:s,s:s,s:b}", "op", "remove", "path", op->path, "recursive", op->recursive);
     case BOP_FILE_MKDIR: return json_pack("{s:s,s:s}", "op", "mkdir", "path", op->path);
     case BOP_FILE_MOVE: return json_pack("{s:s,s:s,s:s}", "op", "move", "from", op->path, "to", op->to);
     default: break;
@@ -160,7 +161,8 @@ struct chunk {
     int64_t offset, length;
 };
 
-static int chunk_check(struct reading *r, const struct chunk *k, const json_t *answer, struct ck_slice *data, struct ck_err *err)
+static int chunk_check(struct reading *r, const struct chunk *k, const json_t *answer, struct ck_slice *data,
+                       struct ck_err *err)
 {
     const json_t *stat = ck_json_obj(answer, "stat", NULL);
     if (!stat)

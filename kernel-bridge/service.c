@@ -129,7 +129,8 @@ void svc_reply(struct service *s, struct reply_to to, struct ck_slice fields, co
     CK_CLEAN_BUF struct ck_buf h = CK_BUF_INIT;
     if (!c)
         return;
-    if (ck_buf_printf(&h, "{\"re\":%lld,", (long long)to.rid) || ck_buf_add(&h, fields.p, fields.n) || ck_buf_add_str(&h, "}"))
+    if (ck_buf_printf(&h, "{\"re\":%lld,", (long long)to.rid) || ck_buf_add(&h, fields.p, fields.n) ||
+        ck_buf_add_str(&h, "}"))
         conn_close(c);
     else
         conn_send(c, ck_frame_encode(ck_buf_slice(&h), parts, n));

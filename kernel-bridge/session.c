@@ -91,10 +91,11 @@ void br_state_event(struct bridge *b, const char *reason)
 int br_check_alive(const struct bridge *b, struct ck_err *err)
 {
     if (b->state == BR_DEAD || b->state == BR_CLOSING)
-        return ck_fail(err, 410, "session_dead",
-                       "this session has ended (%s); its log and finished cells can still be read; delete it and create a "
-                       "new session to run code",
-                       b->reason[0] ? b->reason : "its VM is gone");
+        return ck_fail(
+            err, 410, "session_dead",
+            "this session has ended (%s); its log and finished cells can still be read; delete it and create a "
+            "new session to run code",
+            b->reason[0] ? b->reason : "its VM is gone");
     return 0;
 }
 

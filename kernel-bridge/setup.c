@@ -81,7 +81,8 @@ static void kernel_proved(struct bridge *b, const struct ck_err *err)
     took(b, "kernel_proved");
     if (err)
         fail(b, "proving the kernel's connection", err);
-    else if (ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, baseline_taken, b, &e) < 0)
+    else if (ac_request(b->ac, json_pack("{s:s}", "op", "changes"), ck_slice("", 0), BR_AGENT_MS, baseline_taken, b,
+                        &e) < 0)
         fail(b, "asking for the files that exist", &e);
 }
 
@@ -115,7 +116,8 @@ static void personalise_kernel(struct bridge *b)
     ck_hex(raw, sizeof raw, key);
     ck_hex(seed, sizeof seed, seed_hex);
     snprintf(content, sizeof content, "{\"key\":\"%s\",\"seed\":\"%s\"}", key, seed_hex);
-    if (kc_call(b->kc, JW_CONTROL, "cellkeep_personalise", ck_slice_str(content), BR_SETUP_MS / 2, kernel_personalised, b, &err))
+    if (kc_call(b->kc, JW_CONTROL, "cellkeep_personalise", ck_slice_str(content), BR_SETUP_MS / 2, kernel_personalised,
+                b, &err))
         fail(b, "personalising the kernel", &err);
     else
         kc_set_key(b->kc, key);
@@ -163,7 +165,8 @@ static void personalise_agent(struct bridge *b)
     snprintf(host, sizeof host, "ck-%.8s", b->conf.id);
     json_t *o = json_pack("{s:s,s:s,s:I,s:s,s:s}", "op", "personalise", "key", key_hex, "time_us",
                           (json_int_t)ck_wall_us(), "hostname", host, "machine_id", machine_id);
-    if (ac_personalise(b->ac, o, ck_slice(entropy, sizeof entropy), key, BR_SETUP_MS / 2, agent_personalised, b, &err) < 0)
+    if (ac_personalise(b->ac, o, ck_slice(entropy, sizeof entropy), key, BR_SETUP_MS / 2, agent_personalised, b, &err) <
+        0)
         fail(b, "personalising the VM", &err);
     explicit_bzero(key, sizeof key);
     explicit_bzero(key_hex, sizeof key_hex);

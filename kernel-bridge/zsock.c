@@ -211,7 +211,8 @@ int zs_send(struct zs *z, const struct ck_slice *parts, size_t nparts, struct ck
     for (size_t i = 0; i < nparts; i++) {
         int flags = ZMQ_DONTWAIT | (i + 1 < nparts ? ZMQ_SNDMORE : 0);
         int rc;
-        while ((rc = zmq_send(z->sock, parts[i].n ? (const void *)parts[i].p : "", parts[i].n, flags)) < 0 && errno == EINTR)
+        while ((rc = zmq_send(z->sock, parts[i].n ? (const void *)parts[i].p : "", parts[i].n, flags)) < 0 &&
+               errno == EINTR)
             ;
         if (rc < 0)
             return ck_fail_errno(err, errno, 503, "kernel_busy", "the VM does not take more messages now");

@@ -14,7 +14,8 @@
 
 static const uint8_t key[AW_KEY_LEN] = {1, 2, 3};
 
-static int receive(const char *header, const char *payload, const uint8_t *with, int64_t *last, struct aw_msg *m, struct ck_err *err)
+static int receive(const char *header, const char *payload, const uint8_t *with, int64_t *last, struct aw_msg *m,
+                   struct ck_err *err)
 {
     static uint8_t sig[CK_SHA256_LEN];
     *err = (struct ck_err)CK_ERR_INIT;
@@ -91,8 +92,10 @@ static void errors_carry_a_status_that_is_one(void **state)
 static void artifacts_have_what_the_contract_says(void **state)
 {
     (void)state;
-    json_t *answer = json_loads("{\"files\":[{\"path\":\"/home/user/a b\xC3\xA9%.png\",\"size\":3,\"mtime_ns\":1,\"change\":\"created\","
-                                "\"mime\":\"image/png\",\"sha256\":\"ab\"},{\"path\":\"/x\",\"size\":0,\"change\":\"changed\"}],\"count\":17}", 0, NULL);
+    json_t *answer = json_loads(
+        "{\"files\":[{\"path\":\"/home/user/a b\xC3\xA9%.png\",\"size\":3,\"mtime_ns\":1,\"change\":\"created\","
+        "\"mime\":\"image/png\",\"sha256\":\"ab\"},{\"path\":\"/x\",\"size\":0,\"change\":\"changed\"}],\"count\":17}",
+        0, NULL);
     struct artifacts *a = calloc(1, sizeof *a);
     artifacts_read(answer, &(struct artifacts_for){"ID", "/base", NULL, 200}, a);
     assert_int_equal(a->n, 2);
@@ -101,7 +104,8 @@ static void artifacts_have_what_the_contract_says(void **state)
     struct ck_err err = CK_ERR_INIT;
     assert_int_equal(artifacts_array(a, &b), 0);
     json_t *got = json_loadb((char *)b.p, b.n, 0, NULL), *one = json_array_get(got, 0);
-    assert_string_equal(json_string_value(json_object_get(one, "url")), "/base/v1/sessions/ID/files/home/user/a%20b%C3%A9%25.png");
+    assert_string_equal(json_string_value(json_object_get(one, "url")),
+                        "/base/v1/sessions/ID/files/home/user/a%20b%C3%A9%25.png");
     assert_string_equal(json_string_value(json_object_get(one, "name")), "a b\xC3\xA9%.png");
     assert_string_equal(json_string_value(json_object_get(one, "change")), "created");
     assert_true(json_is_null(json_object_get(json_array_get(got, 1), "sha256")));
@@ -116,9 +120,13 @@ static void artifacts_have_what_the_contract_says(void **state)
 static void artifacts_that_are_not_are_left_out(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"{}", "7", "{\"path\":\"relative\",\"size\":1,\"change\":\"created\"}",
-                                      "{\"path\":\"/a\",\"size\":-1,\"change\":\"created\"}", "{\"path\":\"/a\",\"size\":1,\"change\":\"eaten\"}",
-                                      "{\"path\":[],\"size\":1,\"change\":\"created\"}", "{\"path\":\"/a\",\"size\":\"1\",\"change\":\"created\"}"};
+    static const char *const bad[] = {"{}",
+                                      "7",
+                                      "{\"path\":\"relative\",\"size\":1,\"change\":\"created\"}",
+                                      "{\"path\":\"/a\",\"size\":-1,\"change\":\"created\"}",
+                                      "{\"path\":\"/a\",\"size\":1,\"change\":\"eaten\"}",
+                                      "{\"path\":[],\"size\":1,\"change\":\"created\"}",
+                                      "{\"path\":\"/a\",\"size\":\"1\",\"change\":\"created\"}"};
     struct artifacts *a = calloc(1, sizeof *a);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[200];
@@ -160,8 +168,10 @@ static void what_a_client_wrote_is_no_artifact_until_a_cell_changes_it(void **st
     (void)state;
     struct written *w = calloc(1, sizeof *w);
     struct artifacts *a = calloc(1, sizeof *a);
-    json_t *j = json_loads("{\"files\":[{\"path\":\"/home/user/up.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"},"
-                           "{\"path\":\"/home/user/out.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"}],\"count\":2}", 0, NULL);
+    json_t *j =
+        json_loads("{\"files\":[{\"path\":\"/home/user/up.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"},"
+                   "{\"path\":\"/home/user/out.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"}],\"count\":2}",
+                   0, NULL);
     struct artifacts_for f = {"ID", "", w, 200};
     written_add(w, "up.csv", 3, 7);
     artifacts_read(j, &f, a);

@@ -14,9 +14,18 @@
 
 static json_t *finished(const struct cout *c, enum cell_status status)
 {
-    struct cell_facts f = {.id = "id", .seq_first = 3, .seq_last = 9, .status = status, .exit_code = cell_exit_code(status), .out = c,
-                           .artifacts = ck_slice_str("[]"), .wall_ms = 5, .cpu_ms = -1, .peak_memory_bytes = 7,
-                           .ended_by = "", .detail = ""};
+    struct cell_facts f = {.id = "id",
+                           .seq_first = 3,
+                           .seq_last = 9,
+                           .status = status,
+                           .exit_code = cell_exit_code(status),
+                           .out = c,
+                           .artifacts = ck_slice_str("[]"),
+                           .wall_ms = 5,
+                           .cpu_ms = -1,
+                           .peak_memory_bytes = 7,
+                           .ended_by = "",
+                           .detail = ""};
     struct ck_buf b = CK_BUF_INIT;
     struct ck_err err = CK_ERR_INIT;
     assert_int_equal(cell_json(&f, &b), 0);
@@ -37,15 +46,19 @@ static void the_finished_cell_is_what_the_contract_says(void **state)
     cout_message(&c, "execute_input", ck_slice_str("{\"execution_count\":3}"));
     cout_message(&c, "stream", ck_slice_str("{\"name\":\"stdout\",\"text\":\"54\\u0030\\n\"}"));
     cout_message(&c, "stream", ck_slice_str("{\"name\":\"stderr\",\"text\":\"w\"}"));
-    cout_message(&c, "display_data", ck_slice_str("{\"data\":{\"image/png\":\"iV\"},\"metadata\":{\"m\":1},\"transient\":{}}"));
-    cout_message(&c, "execute_result", ck_slice_str("{\"execution_count\":3,\"data\":{\"text/plain\":\"1\"},\"metadata\":{}}"));
+    cout_message(&c, "display_data",
+                 ck_slice_str("{\"data\":{\"image/png\":\"iV\"},\"metadata\":{\"m\":1},\"transient\":{}}"));
+    cout_message(&c, "execute_result",
+                 ck_slice_str("{\"execution_count\":3,\"data\":{\"text/plain\":\"1\"},\"metadata\":{}}"));
     json_t *j = finished(&c, CELL_OK);
-    json_t *want = json_loads("{\"id\":\"id\",\"seq\":[3,9],\"status\":\"ok\",\"exit_code\":0,\"execution_count\":3,"
-                              "\"stdout\":\"540\\n\",\"stderr\":\"w\",\"result\":{\"text/plain\":\"1\"},"
-                              "\"displays\":[{\"data\":{\"image/png\":\"iV\"},\"metadata\":{\"m\":1}}],\"error\":null,"
-                              "\"artifacts\":[],\"artifacts_total\":0,"
-                              "\"usage\":{\"wall_ms\":5,\"cpu_ms\":null,\"peak_memory_bytes\":7},"
-                              "\"truncated\":{\"stdout_bytes\":0,\"stderr_bytes\":0,\"displays\":0,\"display_bytes\":0}}", 0, NULL);
+    json_t *want =
+        json_loads("{\"id\":\"id\",\"seq\":[3,9],\"status\":\"ok\",\"exit_code\":0,\"execution_count\":3,"
+                   "\"stdout\":\"540\\n\",\"stderr\":\"w\",\"result\":{\"text/plain\":\"1\"},"
+                   "\"displays\":[{\"data\":{\"image/png\":\"iV\"},\"metadata\":{\"m\":1}}],\"error\":null,"
+                   "\"artifacts\":[],\"artifacts_total\":0,"
+                   "\"usage\":{\"wall_ms\":5,\"cpu_ms\":null,\"peak_memory_bytes\":7},"
+                   "\"truncated\":{\"stdout_bytes\":0,\"stderr_bytes\":0,\"displays\":0,\"display_bytes\":0}}",
+                   0, NULL);
     assert_true(json_equal(j, want));
     json_decref(want);
     json_decref(j);
@@ -65,7 +78,9 @@ static void a_traceback_comes_with_and_without_ansi(void **state)
     (void)state;
     struct cout c;
     cout_init(&c, 1 << 20);
-    cout_message(&c, "error", ck_slice_str("{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[\"\\u001b[0;31mred\\u001b[0m\",\"plain\"]}"));
+    cout_message(
+        &c, "error",
+        ck_slice_str("{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[\"\\u001b[0;31mred\\u001b[0m\",\"plain\"]}"));
     json_t *j = finished(&c, CELL_ERROR);
     assert_string_equal(json_string_value(json_array_get(at(j, "error", "traceback"), 0)), "\x1b[0;31mred\x1b[0m");
     assert_string_equal(json_string_value(json_array_get(at(j, "error", "traceback_plain"), 0)), "red");
@@ -83,8 +98,17 @@ static void escape_sequences_are_stripped_whole(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"a\x1b[1;38;5;9mb\x1b[Kc", "abc"}, {"\x1b]8;;http://x\x1b\\y", "y"}, {"\x1b]0;t\x07z", "z"},
-        {"\x1b" "cx", "x"}, {"\x1b", ""}, {"\x1b[", ""}, {"\x1b[12", ""}, {"\x1b]abc", ""}, {"\x1b[\xC3\xA9", "\xC3\xA9"},
+        {"a\x1b[1;38;5;9mb\x1b[Kc", "abc"},
+        {"\x1b]8;;http://x\x1b\\y", "y"},
+        {"\x1b]0;t\x07z", "z"},
+        {"\x1b"
+         "cx",
+         "x"},
+        {"\x1b", ""},
+        {"\x1b[", ""},
+        {"\x1b[12", ""},
+        {"\x1b]abc", ""},
+        {"\x1b[\xC3\xA9", "\xC3\xA9"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct ck_buf b = CK_BUF_INIT;
@@ -157,7 +181,8 @@ static void one_huge_write_and_many_sizes_are_counted_right(void **state)
         struct ck_buf b = CK_BUF_INIT;
         assert_int_equal(cout_text_get(&c.text[0], &b, &dropped), 0);
         char marker[64];
-        int m = dropped ? snprintf(marker, sizeof marker, "\n[… %llu bytes left out …]\n", (unsigned long long)dropped) : 0;
+        int m =
+            dropped ? snprintf(marker, sizeof marker, "\n[… %llu bytes left out …]\n", (unsigned long long)dropped) : 0;
         assert_int_equal(b.n - (size_t)m + dropped, total);
         json_t *j = finished(&c, CELL_OK); // asserts valid UTF-8
         const char *text = json_string_value(json_object_get(j, "stdout"));
@@ -198,7 +223,8 @@ static void a_display_is_updated_by_its_id(void **state)
     cout_message(&c, "display_data", ck_slice_str("{\"data\":{\"v\":1},\"transient\":{\"display_id\":\"d\"}}"));
     cout_message(&c, "display_data", ck_slice_str("{\"data\":{\"v\":2}}"));
     cout_message(&c, "update_display_data", ck_slice_str("{\"data\":{\"v\":3},\"transient\":{\"display_id\":\"d\"}}"));
-    cout_message(&c, "update_display_data", ck_slice_str("{\"data\":{\"v\":4},\"transient\":{\"display_id\":\"unknown\"}}"));
+    cout_message(&c, "update_display_data",
+                 ck_slice_str("{\"data\":{\"v\":4},\"transient\":{\"display_id\":\"unknown\"}}"));
     cout_message(&c, "update_display_data", ck_slice_str("{\"data\":{\"v\":5}}"));
     assert_int_equal(c.displays, 2);
     assert_true(ck_slice_is(ck_buf_slice(&c.display[0].data), "{\"v\":3}"));
@@ -241,10 +267,15 @@ static void the_last_result_is_the_result(void **state)
 static void contents_with_wrong_types_do_no_harm(void **state)
 {
     (void)state;
-    static const char *const types[] = {"stream", "display_data", "update_display_data", "execute_result", "error", "clear_output", "execute_input"};
-    static const char *const contents[] = {"{}", "{\"name\":7,\"text\":{}}", "{\"data\":[],\"metadata\":1,\"transient\":\"x\"}",
-                                           "{\"ename\":[],\"evalue\":{},\"traceback\":\"t\"}", "{\"wait\":\"yes\"}",
-                                           "{\"execution_count\":\"3\"}", "{\"transient\":{\"display_id\":{}}}"};
+    static const char *const types[] = {"stream", "display_data", "update_display_data", "execute_result",
+                                        "error",  "clear_output", "execute_input"};
+    static const char *const contents[] = {"{}",
+                                           "{\"name\":7,\"text\":{}}",
+                                           "{\"data\":[],\"metadata\":1,\"transient\":\"x\"}",
+                                           "{\"ename\":[],\"evalue\":{},\"traceback\":\"t\"}",
+                                           "{\"wait\":\"yes\"}",
+                                           "{\"execution_count\":\"3\"}",
+                                           "{\"transient\":{\"display_id\":{}}}"};
     struct cout c;
     cout_init(&c, 1 << 20);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)

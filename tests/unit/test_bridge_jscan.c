@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-static const char text[] = "{ \"a\" : 1 , \"b\":[1,{\"a\":2},\"]\"], \"c\":\"x\\\"}\", \"d\":{\"e\":{\"f\":null}}, \"t\":true,\"n\":-12 }";
+static const char text[] =
+    "{ \"a\" : 1 , \"b\":[1,{\"a\":2},\"]\"], \"c\":\"x\\\"}\", \"d\":{\"e\":{\"f\":null}}, \"t\":true,\"n\":-12 }";
 
 static void fields_are_found_at_the_top_level_only(void **state)
 {
@@ -19,7 +20,9 @@ static void fields_are_found_at_the_top_level_only(void **state)
     struct ck_slice v;
     static const struct {
         const char *key, *want;
-    } rows[] = {{"a", "1"}, {"b", "[1,{\"a\":2},\"]\"]"}, {"c", "\"x\\\"}\""}, {"d", "{\"e\":{\"f\":null}}"}, {"t", "true"}, {"n", "-12"}};
+    } rows[] = {{"a", "1"},          {"b", "[1,{\"a\":2},\"]\"]"},
+                {"c", "\"x\\\"}\""}, {"d", "{\"e\":{\"f\":null}}"},
+                {"t", "true"},       {"n", "-12"}};
     assert_true(ck_json_valid(text, strlen(text), NULL));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_true(jscan_field(ck_slice_str(text), rows[i].key, &v));

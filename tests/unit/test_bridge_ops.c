@@ -134,7 +134,8 @@ static void a_configuration_is_read_with_defaults(void **state)
     (void)state;
     struct bconf c;
     struct ck_err err = CK_ERR_INIT;
-    static const char text[] = "{" ID ",\"pool\":true,\"uid\":5,\"jail_required\":[\"net_ns\",\"uid\"],\"limits\":{\"queue_max\":3}}";
+    static const char text[] =
+        "{" ID ",\"pool\":true,\"uid\":5,\"jail_required\":[\"net_ns\",\"uid\"],\"limits\":{\"queue_max\":3}}";
     assert_int_equal(bconf_parse(text, strlen(text), &c, &err), 0);
     assert_string_equal(c.dir, "/s");
     assert_true(c.pool);

@@ -36,7 +36,8 @@ static void trace(const struct evlog *l, uint64_t from, const struct ev_filter *
         if (got == EVLOG_EVENT)
             snprintf(out + n, room - n, "%s%llu", n ? " " : "", (unsigned long long)it.seq);
         else
-            snprintf(out + n, room - n, "%s%llu-%llu", n ? " " : "", (unsigned long long)it.from, (unsigned long long)it.to);
+            snprintf(out + n, room - n, "%s%llu-%llu", n ? " " : "", (unsigned long long)it.from,
+                     (unsigned long long)it.to);
         assert_true(it.next > from);
         from = it.next;
     }

@@ -60,7 +60,8 @@ static void the_signature_is_what_pythons_hmac_computes(void **state)
 {
     (void)state;
     // HMAC-SHA256("secret", '{"msg_id":1}' '{}' '{}' '{}'), computed with Python's hmac
-    struct ck_slice part[4] = {ck_slice_str("{\"msg_id\":1}"), ck_slice_str("{}"), ck_slice_str("{}"), ck_slice_str("{}")};
+    struct ck_slice part[4] = {ck_slice_str("{\"msg_id\":1}"), ck_slice_str("{}"), ck_slice_str("{}"),
+                               ck_slice_str("{}")};
     char sig[JW_SIG_HEX];
     assert_int_equal(jw_sign(KEY, part, sig), 0);
     assert_string_equal(sig, "4c5e09d086339effa3bf07e725f6f8db9f8f12adf4b50a4d756561865bb4e781");
@@ -83,7 +84,8 @@ static void a_changed_part_or_key_is_refused(void **state)
     struct ck_err err = CK_ERR_INIT;
     build(&w, 1, "{}", 0);
     assert_int_equal(jw_parse(w.part, w.n, ck_slice_str("other"), &m, &err), -1);
-    assert_int_equal(jw_parse(w.part, w.n, ck_slice("", 0), &m, &err), -1); // signed, but no key: not the empty signature
+    assert_int_equal(jw_parse(w.part, w.n, ck_slice("", 0), &m, &err),
+                     -1); // signed, but no key: not the empty signature
 }
 
 static void too_few_or_too_many_parts_are_refused(void **state)

@@ -125,7 +125,8 @@ static void messages_of_others_do_not_touch_the_cell(void **state)
     idle(t, "somebody");
     reply(t, "somebody", OK);
     assert_null(say(t, JW_IOPUB, "stream", "execute_request", "x", "{\"name\":\"stdout\",\"text\":\"no\"}", 1).cell);
-    assert_ptr_equal(say(t, JW_IOPUB, "stream", "execute_request", A, "{\"name\":\"stdout\",\"text\":\"yes\"}", 1).cell, c);
+    assert_ptr_equal(say(t, JW_IOPUB, "stream", "execute_request", A, "{\"name\":\"stdout\",\"text\":\"yes\"}", 1).cell,
+                     c);
     assert_int_equal(c->phase, TRK_RUNNING);
     assert_int_equal(c->out.text[0].head.n, 3);
     trk_free(t);
@@ -251,7 +252,8 @@ static void only_what_runs_code_makes_the_session_busy(void **state)
     assert_false(trk_busy(t));
     assert_true(say(t, JW_IOPUB, "status", "comm_msg", "w", "{\"execution_state\":\"busy\"}", 1).busy_changed);
     assert_true(trk_busy(t));
-    say(t, JW_IOPUB, "status", "kernel_info_request", "k", "{\"execution_state\":\"idle\"}", 1); // control runs beside it
+    say(t, JW_IOPUB, "status", "kernel_info_request", "k", "{\"execution_state\":\"idle\"}",
+        1); // control runs beside it
     assert_true(trk_busy(t));
     assert_true(say(t, JW_IOPUB, "status", "comm_msg", "w", "{\"execution_state\":\"idle\"}", 1).busy_changed);
     assert_false(trk_busy(t));
