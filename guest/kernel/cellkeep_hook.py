@@ -49,6 +49,7 @@ def reseed(seed):
         numpy_random.seed([stretched.getrandbits(32) for _ in range(16)])
     uuid._node = stretched.getrandbits(47) | (1 << 40)  # a random node: the multicast bit says so
     uuid._last_timestamp = None
+    uuid._generate_time_safe = None  # libuuid would take the card's address, which all clones share
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None
