@@ -102,7 +102,7 @@ def test_two_sessions_run_side_by_side(api):
 def test_doctor_says_what_matters():
     r = subprocess.run([binary(), "doctor"], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
     text = r.stdout.lower()
-    for word in ("accelerator", "qemu", "image", "template", "jail", "disk"):
+    for word in ("accelerator", "qemu", "image", "template", "jail", "limits", "free"):
         assert word in text, (word, r.stdout)
     assert r.returncode == 0, r.stdout
 
