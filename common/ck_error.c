@@ -32,7 +32,8 @@ __attribute__((format(printf, 4, 0))) static void fill(struct ck_err *e, int sta
     tidy(e->text);
 }
 
-int ck_fail(struct ck_err *e, int status, const char *reason, const char *fmt, ...)
+// In parentheses: the header's macros of these names are not meant here.
+int (ck_fail)(struct ck_err *e, int status, const char *reason, const char *fmt, ...)
 {
     if (!e)
         return -1;
@@ -43,7 +44,7 @@ int ck_fail(struct ck_err *e, int status, const char *reason, const char *fmt, .
     return -1;
 }
 
-int ck_wrap(struct ck_err *e, const char *fmt, ...)
+int (ck_wrap)(struct ck_err *e, const char *fmt, ...)
 {
     if (!e)
         return -1;
@@ -64,7 +65,7 @@ int ck_wrap(struct ck_err *e, const char *fmt, ...)
     return -1;
 }
 
-int ck_fail_errno(struct ck_err *e, int errnum, int status, const char *reason, const char *fmt, ...)
+int (ck_fail_errno)(struct ck_err *e, int errnum, int status, const char *reason, const char *fmt, ...)
 {
     if (!e)
         return -1;

@@ -27,3 +27,14 @@ int ck_wrap(struct ck_err *e, const char *fmt, ...) __attribute__((format(printf
 // As ck_fail with ": " and strerror(errnum) appended.
 int ck_fail_errno(struct ck_err *e, int errnum, int status, const char *reason, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+
+// That these always return -1 is theirs to promise and, through these macros, the compiler's and the
+// analyzers' to rely on: what is done after a success is then not looked at after a failure.
+static inline int ck_minus_one_(int rc)
+{
+    (void)rc;
+    return -1;
+}
+#define ck_fail(...) ck_minus_one_(ck_fail(__VA_ARGS__))
+#define ck_wrap(...) ck_minus_one_(ck_wrap(__VA_ARGS__))
+#define ck_fail_errno(...) ck_minus_one_(ck_fail_errno(__VA_ARGS__))
