@@ -66,6 +66,7 @@ class Bridge:
         self.dir = tempfile.mkdtemp(prefix="ckb")
         self.socket = os.path.join(self.dir, "bridge.sock")
         self.log_path = self.dir + ".log"
+        self.ended, self.text = False, ""
         settings = {"id": self.id, "dir": self.dir, "template_dir": template_dir, "image_dir": image_dir, "qemu": qemu,
                     "pool": False, "limits": {}, **config}
         ram = template_ram(template_dir) if ram_fd is None else ram_fd
@@ -101,17 +102,19 @@ class Bridge:
         self.status = line.decode().strip()
         if self.status != "ready":
             self.end()
-            raise NotReady(self.status or "no status line")
+            raise NotReady("%s\n%s" % (self.status or "no status line", self.text[-2000:]))
 
     def log(self):
-        with open(self.log_path, errors="replace") as f:
-            return f.read()
+        if not self.ended:
+            with open(self.log_path, errors="replace") as f:
+                self.text = f.read()
+        return self.text
 
     def connect(self):
         return Conn(self.socket)
 
     def end(self):
-        """SIGTERM, then SIGKILL; removes the folder. Returns the exit code."""
+        """SIGTERM, then SIGKILL; removes the folder, keeps the log's text. Returns the exit code."""
         if self.proc.poll() is None:
             self.proc.terminate()
             try:
@@ -119,7 +122,11 @@ class Bridge:
             except subprocess.TimeoutExpired:
                 self.proc.kill()
         code = self.proc.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
+        self.log()
+        if not self.ended:
+            self.ended = True
+            shutil.rmtree(self.dir, ignore_errors=True)
+            os.unlink(self.log_path)
         return code
 
 
