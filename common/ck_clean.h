@@ -13,8 +13,15 @@ static inline void ck_clean_fd_(int *fd)
 }
 static inline void ck_clean_json_(json_t **j) { json_decref(*j); }
 
+// cppcheck 2.10 does not know the attribute. What it lets one keep is a static, so that what is not
+// cleaned is still reported.
+#ifdef __cppcheck__
+#define CK_CLEAN_FREE static
+#define CK_CLEAN_FD static
+#else
 #define CK_CLEAN_FREE __attribute__((cleanup(ck_clean_free_)))
 #define CK_CLEAN_FD __attribute__((cleanup(ck_clean_fd_)))
+#endif
 #define CK_CLEAN_JSON __attribute__((cleanup(ck_clean_json_)))
 
 static inline int ck_take_fd(int *fd)

@@ -29,7 +29,7 @@ json_t *ck_json_parse_object(const void *p, size_t n, bool empty_ok, struct ck_e
     json_t *j = NULL;
     bool deep_ok = ck_json_valid(p, n, &at);
     j = deep_ok ? json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je) : NULL;
-    if (j && json_is_object(j))
+    if (json_is_object(j))
         return j;
     if (j) {
         json_decref(j);
@@ -250,7 +250,7 @@ static void wrong(struct ck_err *err, const char *key, const char *want)
 const char *ck_json_str(const json_t *o, const char *key, const char *def, struct ck_err *err)
 {
     const json_t *v = field(o, key);
-    if (v && json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v))
+    if (json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v))
         return json_string_value(v);
     if (v)
         wrong(err, key, "a string without NUL");
@@ -260,7 +260,7 @@ const char *ck_json_str(const json_t *o, const char *key, const char *def, struc
 int64_t ck_json_int(const json_t *o, const char *key, int64_t def, struct ck_err *err)
 {
     const json_t *v = field(o, key);
-    if (v && json_is_integer(v))
+    if (json_is_integer(v))
         return json_integer_value(v);
     if (v)
         wrong(err, key, "a whole number");
@@ -270,7 +270,7 @@ int64_t ck_json_int(const json_t *o, const char *key, int64_t def, struct ck_err
 bool ck_json_bool(const json_t *o, const char *key, bool def, struct ck_err *err)
 {
     const json_t *v = field(o, key);
-    if (v && json_is_boolean(v))
+    if (json_is_boolean(v))
         return json_is_true(v);
     if (v)
         wrong(err, key, "true or false");
@@ -280,7 +280,7 @@ bool ck_json_bool(const json_t *o, const char *key, bool def, struct ck_err *err
 json_t *ck_json_obj(const json_t *o, const char *key, struct ck_err *err)
 {
     json_t *v = json_object_get(o, key);
-    if (v && json_is_object(v))
+    if (json_is_object(v))
         return v;
     if (v && !json_is_null(v))
         wrong(err, key, "an object");

@@ -7,21 +7,35 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+int ck_proc_stat_number(const char *text, unsigned field, uint64_t *out)
+{
+    const char *p = strrchr(text, ')'); // the name, field 2, is the only one with parentheses
+    for (unsigned at = 2; p && at < field; at++)
+        p = strchr(p + 1, ' ');
+    if (!p || p[1] < '0' || p[1] > '9')
+        return -1;
+    char *end;
+    unsigned long long v = strtoull(p + 1, &end, 10);
+    if (v == ULLONG_MAX || (*end && *end != ' ' && *end != '\n'))
+        return -1;
+    *out = v;
+    return 0;
+}
+
 int ck_proc_parse_stat(const char *text, uint64_t *start, char *state)
 {
-    const char *p = strrchr(text, ')'); // the name is the only field with parentheses
-    unsigned long long v = 0;
-    char st = 0;
-    if (!p || sscanf(p + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &st, &v) != 2)
+    const char *p = strrchr(text, ')');
+    if (!p || p[1] != ' ' || !p[2] || p[3] != ' ' || ck_proc_stat_number(text, 22, start))
         return -1;
-    *start = v;
-    *state = st;
+    *state = p[2];
     return 0;
 }
 

@@ -13,6 +13,8 @@ struct ck_proc_id {
 
 // Parses the text of /proc/PID/stat; the name field may hold spaces and parentheses. Pure. -1 = malformed.
 int ck_proc_parse_stat(const char *text, uint64_t *start, char *state);
+// One number of that text by its number in proc(5), 4 and above. Pure. -1 = not there, or negative.
+int ck_proc_stat_number(const char *text, unsigned field, uint64_t *out);
 int ck_proc_identify(pid_t pid, struct ck_proc_id *out); // -1 = no such process (or a zombie)
 bool ck_proc_alive(struct ck_proc_id id);
 // SIGKILL etc. through a pidfd checked against the start time. 0 sent, 1 already gone, -1 error.

@@ -52,6 +52,25 @@ static void malformed_stat_is_refused(void **state)
     assert_int_equal(ck_proc_parse_stat("42 (bash) S 1 1 1 0 -1 4 1 2 0 0 5 6 0 0 20 0 1 0 x", &start, &st), -1);
 }
 
+static void numbers_of_stat_are_found_by_their_place(void **state)
+{
+    (void)state;
+    uint64_t v = 0;
+    assert_int_equal(ck_proc_stat_number("42 (a) 9 9) S " TAIL, 14, &v), 0);
+    assert_int_equal(v, 5);
+    assert_int_equal(ck_proc_stat_number("42 (a) S " TAIL "\n", 24, &v), 0); // the last one
+    assert_int_equal(v, 200);
+    assert_int_equal(ck_proc_stat_number("42 (a) S 18446744073709551614 2", 4, &v), 0);
+    assert_true(v == UINT64_MAX - 1);
+    v = 7;
+    assert_int_equal(ck_proc_stat_number("42 (a) S 99999999999999999999 2", 4, &v), -1);
+    assert_int_equal(ck_proc_stat_number("42 (a) S -1 2", 4, &v), -1);
+    assert_int_equal(ck_proc_stat_number("42 (a) S 1x 2", 4, &v), -1);
+    assert_int_equal(ck_proc_stat_number("42 (a) S " TAIL, 25, &v), -1);
+    assert_int_equal(ck_proc_stat_number("42 (a) S ", 4, &v), -1);
+    assert_int_equal(v, 7);
+}
+
 static void this_process_is_identified_even_with_a_hostile_name(void **state)
 {
     (void)state;
@@ -130,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stat_is_parsed_whatever_the_process_calls_itself),
         cmocka_unit_test(malformed_stat_is_refused),
+        cmocka_unit_test(numbers_of_stat_are_found_by_their_place),
         cmocka_unit_test(this_process_is_identified_even_with_a_hostile_name),
         cmocka_unit_test(a_reused_pid_is_not_taken_for_ours),
         cmocka_unit_test(nonsense_pids_are_nobody),
