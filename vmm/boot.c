@@ -117,15 +117,13 @@ static void save(struct boot *b)
 static int64_t cpu_ms(pid_t pid)
 {
     char path[64];
-    unsigned long u = 0, s = 0;
+    uint64_t user, system;
     CK_CLEAN_BUF struct ck_buf t = CK_BUF_INIT;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (ck_read_file(path, 8192, &t, NULL))
+    if (ck_read_file(path, 8192, &t, NULL) || ck_proc_stat_number((char *)t.p, 14, &user) ||
+        ck_proc_stat_number((char *)t.p, 15, &system))
         return -1;
-    const char *p = strrchr((char *)t.p, ')');
-    if (!p || sscanf(p + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu", &u, &s) != 2)
-        return -1;
-    return (int64_t)(u + s) * 1000 / sysconf(_SC_CLK_TCK);
+    return (int64_t)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
 }
 
 static void on_idle_sample(uv_timer_t *t)

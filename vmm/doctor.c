@@ -44,9 +44,13 @@ static uint64_t hard_limit(int what)
 static uint64_t available_memory(uint64_t otherwise)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
-    unsigned long long kib;
     const char *at = ck_read_file("/proc/meminfo", 65536, &b, NULL) ? NULL : strstr((char *)b.p, "MemAvailable:");
-    return at && sscanf(at, "MemAvailable: %llu", &kib) == 1 ? kib * 1024 : otherwise;
+    if (!at)
+        return otherwise;
+    char *end;
+    at += strlen("MemAvailable:");
+    unsigned long long kib = strtoull(at, &end, 10);
+    return end == at || kib > UINT64_MAX / 1024 ? otherwise : kib * 1024;
 }
 
 static void check_host(struct ck_doctor *d)
@@ -60,7 +64,8 @@ static void check_host(struct ck_doctor *d)
     d->nofile = hard_limit(RLIMIT_NOFILE);
     d->nproc = hard_limit(RLIMIT_NPROC);
     d->cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    d->ptrace_scope = ck_read_file("/proc/sys/kernel/yama/ptrace_scope", 16, &b, NULL) ? -1 : atoi((char *)b.p);
+    d->ptrace_scope =
+        ck_read_file("/proc/sys/kernel/yama/ptrace_scope", 16, &b, NULL) ? -1 : (int)strtol((char *)b.p, NULL, 10);
 }
 
 static void check_jail(struct ck_doctor *d)

@@ -8,6 +8,7 @@
 #include "vmm/spawn.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -15,12 +16,25 @@
 #include <x86intrin.h>
 #endif
 
+// One to six digits; what follows them, or NULL.
+static const char *number(const char *s, int *out)
+{
+    size_t n = strspn(s, "0123456789");
+    if (!n || n > 6)
+        return NULL;
+    *out = (int)strtol(s, NULL, 10);
+    return s + n;
+}
+
 int ck_host_parse_qemu_version(const char *text, struct ck_qemu *out)
 {
     const char *at = strstr(text, "version ");
-    if (!at || sscanf(at, "version %d.%d", &out->major, &out->minor) != 2)
+    if (!at)
         return -1;
     at += strlen("version ");
+    const char *rest = number(at, &out->major);
+    if (!rest || *rest != '.' || !number(rest + 1, &out->minor))
+        return -1;
     size_t n = strcspn(at, "\n");
     if (n >= sizeof out->version)
         n = sizeof out->version - 1;

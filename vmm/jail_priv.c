@@ -30,7 +30,7 @@ static int by_number(const void *a, const void *b) { return *(const int *)a - *(
 
 enum ck_jail_result ck_jail_descriptors(struct ck_jail_ctx *c, char *reason, size_t room)
 {
-    int keep[64], n = 0;
+    int keep[64] = {0}, n = 0;
     for (int i = 0; i < c->o->nkeep && n < 64; i++)
         if (c->o->keep[i] > 2)
             keep[n++] = c->o->keep[i];

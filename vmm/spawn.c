@@ -47,7 +47,7 @@ static void child_signals(void)
 static _Noreturn void child(const struct ck_spawn *s, int devnull, int output, pid_t parent)
 {
     static char *const no_environment[] = {NULL};
-    int high[CK_SPAWN_FDS + 2];
+    int high[CK_SPAWN_FDS + 2] = {0};
     child_signals();
     for (int i = 0; i < s->nfd + 2; i++) {
         int from = i == 0 ? devnull : i == 1 ? output : s->fd[i - 2];

@@ -117,6 +117,10 @@ static void qemus_version_is_read_whole(void **state)
     assert_string_equal(q.version, "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)");
     assert_true(ck_host_parse_qemu_version("bash: version none", &q) < 0);
     assert_true(ck_host_parse_qemu_version("", &q) < 0);
+    assert_true(ck_host_parse_qemu_version("version 7", &q) < 0);
+    assert_true(ck_host_parse_qemu_version("version 7.", &q) < 0);
+    assert_true(ck_host_parse_qemu_version("version -7.2", &q) < 0);
+    assert_true(ck_host_parse_qemu_version("version 99999999999999999999.2", &q) < 0);
 }
 
 static void tcg_guests_are_told_their_clock_and_kvm_guests_keep_mitigations(void **state)
