@@ -77,8 +77,9 @@ static void print_finished(const json_t *finished)
 static void explain(const json_t *finished)
 {
     const char *status = ck_json_str(finished, "status", "", NULL);
+    const char *detail = ck_json_str(finished, "detail", "", NULL);
     if (strcmp(status, "ok") && strcmp(status, "error"))
-        fprintf(stderr, "cellkeep: the cell ended: %.40s\n", status);
+        fprintf(stderr, "cellkeep: the cell ended: %.40s%s%.400s\n", status, *detail ? ": " : "", detail);
 }
 
 static int run_in(struct cli_client *c, const struct cli_run_args *a, const char *session, json_t *request)
