@@ -175,7 +175,7 @@ static int take_up_again(struct follow *f, struct ck_err *err)
             return -1;
         if (f->last_seq > before)
             until = ck_mono_ms() + RETRY_FOR_MS;
-        usleep(RETRY_EVERY_MS * 1000);
+        poll(NULL, 0, RETRY_EVERY_MS); // not uv_sleep: Ctrl-C ends this one
     }
     return f->cell->finished ? 0 : -1;
 }

@@ -5,6 +5,7 @@
 #include "gateway/auth.h"
 #include "gateway/http_url.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -125,14 +126,15 @@ static void refuse(struct http_req *r, int status, const char *reason, const cha
 
 static void refuse_method(struct http_req *r, unsigned allowed)
 {
-    char list[80] = "";
+    char list[80];
+    size_t n = 0;
     for (unsigned bit = HTTP_GET; bit <= HTTP_DELETE; bit <<= 1) {
         if (!(allowed & bit))
             continue;
-        strcat(list, http_method_name(bit));
-        strcat(list, ", ");
+        const char *name = http_method_name(bit);
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s, ", name); // all of them have room
     }
-    strcat(list, "OPTIONS");
+    snprintf(list + n, sizeof list - n, "OPTIONS");
     http_header_add(r, "Allow", list);
     refuse(r, 405, "method_not_allowed", "this URL does not know that method; the Allow header lists what it knows");
 }

@@ -9,6 +9,7 @@
 #include "gateway/serve.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void metrics_request(struct gateway *g, int status)
@@ -22,10 +23,10 @@ void metrics_request(struct gateway *g, int status)
 long metrics_rss_bytes(void)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
-    long size = 0, resident = 0;
-    if (ck_read_file("/proc/self/statm", 256, &b, NULL) || sscanf((const char *)b.p, "%ld %ld", &size, &resident) != 2)
+    if (ck_read_file("/proc/self/statm", 256, &b, NULL))
         return 0;
-    return resident * sysconf(_SC_PAGESIZE);
+    const char *second = strchr((const char *)b.p, ' ');
+    return second ? strtol(second, NULL, 10) * sysconf(_SC_PAGESIZE) : 0; // resident pages
 }
 
 static int head(struct ck_buf *out, const char *name, const char *type, const char *help)

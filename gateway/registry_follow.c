@@ -59,7 +59,7 @@ static void on_closed(struct bridge_link *l, void *user, const struct ck_err *er
         return;
     if (e->proc && ck_proc_alive(e->proc->proc) && ++e->follow_tries <= TRIES_MAX) {
         ck_log(CK_LOG_WARN, "registry", "link_lost id=%s try=%d error=\"%s\"", e->pub.id, e->follow_tries, err->text);
-        uv_timer_start(&e->retry, e->retry.timer_cb, (uint64_t)(100 << e->follow_tries), 0);
+        uv_timer_start(&e->retry, e->retry.timer_cb, (uint64_t)100 << e->follow_tries, 0);
         return;
     }
     if (e->proc) // whatever is left of it serves nobody any more

@@ -170,9 +170,10 @@ static void fill_params(const struct entry *e, const struct cut *c, struct route
         if (e->seg[i].kind == SEG_LITERAL)
             continue;
         const char *raw = i < c->n ? c->seg[i].p : "";
+        size_t len = i < c->n ? c->seg[i].len : 0;
         out->params[out->nparams].name = e->seg[i].text;
         out->params[out->nparams].raw = raw;
-        out->params[out->nparams].len = e->seg[i].kind == SEG_REST ? strlen(raw) : c->seg[i].len;
+        out->params[out->nparams].len = e->seg[i].kind == SEG_REST ? strlen(raw) : len;
         out->nparams++;
     }
 }

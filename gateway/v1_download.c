@@ -37,12 +37,19 @@ static void get_free(struct v1_get *g)
     free(g);
 }
 
+static void get_abort(struct v1_get *g)
+{
+    http_stream_abort(g->r); // the client must not take half a file for a whole one
+    get_free(g);
+}
+
 static void get_fail(struct v1_get *g, const struct ck_err *err)
 {
-    if (g->streaming)
-        http_stream_abort(g->r); // the client must not take half a file for a whole one
-    else
-        v1_reply_err(g->r, err);
+    if (g->streaming) {
+        get_abort(g);
+        return;
+    }
+    v1_reply_err(g->r, err);
     get_free(g);
 }
 
@@ -236,7 +243,7 @@ static void on_read(struct v1_get *g, const json_t *re, const struct ck_frame *f
     struct ck_slice piece = f->nparts > 1 ? ck_frame_part(f, 1) : ck_slice("", 0);
     bool last = ck_json_bool(re, "last", false, NULL);
     if (piece.n > g->left || (last && piece.n != g->left)) {
-        get_fail(g, NULL); // more or less than was promised
+        get_abort(g); // more or less than was promised
         return;
     }
     g->left -= piece.n;

@@ -93,18 +93,36 @@ void v1_http_date(int64_t unix_s, char out[V1_HTTP_DATE_MAX])
              (unsigned)tm.tm_hour % 100, (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100);
 }
 
+// The form that senders must use; the two that RFC 9110 calls obsolete are not read.
+static bool is_http_date(const char *text)
+{
+    static const char shape[] = "Aaa, 00 Aaa 0000 00:00:00 GMT";
+    for (size_t i = 0; i < sizeof shape; i++) { // with the NUL
+        char c = text[i], lower = (char)(c | 0x20);
+        bool ok = shape[i] == '0'                      ? c >= '0' && c <= '9'
+                  : shape[i] == 'A' || shape[i] == 'a' ? lower >= 'a' && lower <= 'z'
+                                                       : c == shape[i];
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static int two_digits(const char *s) { return (s[0] - '0') * 10 + s[1] - '0'; }
+
 int64_t v1_http_date_parse(const char *text)
 {
-    char day[4], mon[4], zone[4];
-    struct tm tm = {.tm_isdst = 0};
-    int year;
-    if (!text || sscanf(text, "%3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d %3[A-Z]", day, &tm.tm_mday, mon, &year,
-                        &tm.tm_hour, &tm.tm_min, &tm.tm_sec, zone) != 8 ||
-        strcmp(zone, "GMT") || year < 1970)
+    if (!text || !is_http_date(text))
         return -1;
-    tm.tm_year = year - 1900;
+    struct tm tm = {.tm_mday = two_digits(text + 5),
+                    .tm_year = two_digits(text + 12) * 100 + two_digits(text + 14) - 1900,
+                    .tm_hour = two_digits(text + 17),
+                    .tm_min = two_digits(text + 20),
+                    .tm_sec = two_digits(text + 23)};
+    if (tm.tm_year < 70 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
+        return -1;
     for (tm.tm_mon = 0; tm.tm_mon < 12; tm.tm_mon++)
-        if (!strcmp(months[tm.tm_mon], mon))
+        if (!strncmp(months[tm.tm_mon], text + 8, 3))
             return (int64_t)timegm(&tm);
     return -1;
 }

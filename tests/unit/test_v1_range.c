@@ -85,7 +85,24 @@ static void test_dates_go_both_ways(void **state)
     assert_string_equal(text, "Sun, 29 Nov 2026 14:07:57 GMT");
     assert_int_equal(v1_http_date_parse(text), 1795961277);
     assert_int_equal(v1_http_date_parse("Thu, 01 Jan 1970 00:00:00 GMT"), 0);
-    assert_int_equal(v1_http_date_parse("yesterday"), -1);
+    assert_int_equal(v1_http_date_parse("Fri, 31 Dec 9999 23:59:60 GMT"), 253402300800);
+    static const char *const none[] = {
+        "yesterday",
+        "",
+        "Sun, 29 Nov 2026 14:07:57 GMT ",
+        "Sun, 29 Nov 2026 14:07:57 GMx",
+        "Sun, 29 Nov 2026 14:07:57",
+        "Sun, -9 Nov 2026 14:07:57 GMT",
+        "Sun, 29 Nov 2026 24:07:57 GMT",
+        "Sun, 29 Nov 2026 14:60:57 GMT",
+        "Sun, 29 Nov 2026 14:07:61 GMT",
+        "Sun, 00 Nov 2026 14:07:57 GMT",
+        "Sun, 32 Nov 2026 14:07:57 GMT",
+        "Wed, 31 Dec 1969 23:59:59 GMT",
+        "Sunday, 29-Nov-26 14:07:57 GMT",
+    };
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_int_equal(v1_http_date_parse(none[i]), -1);
     assert_int_equal(v1_http_date_parse("Sun, 29 Nox 2026 14:07:57 GMT"), -1);
     assert_int_equal(v1_http_date_parse(NULL), -1);
     v1_http_date(INT64_MAX, text); // a file of a guest may claim any time
