@@ -176,8 +176,9 @@ static void replace_older(struct jup_socket *k)
 static void short_name(const char *name, char out[JUP_CONSUMER_MAX])
 {
     uint8_t sum[CK_SHA256_LEN];
-    if (strlen(name) < JUP_CONSUMER_MAX) {
-        strcpy(out, name);
+    size_t n = strlen(name);
+    if (n < JUP_CONSUMER_MAX) {
+        memcpy(out, name, n + 1);
         return;
     }
     if (ck_sha256(ck_slice_str(name), sum))
@@ -245,6 +246,7 @@ static void accept_client(struct jup_socket *k)
     k->dialect = v1 ? JUP_V1 : JUP_LEGACY;
     k->req = NULL;
     k->ws = http_ws_accept(r, v1 ? JUP_SUBPROTOCOL : NULL, &socket_events, k);
+    ws_set_max_message(k->ws, JUP_MESSAGE_MAX);
     session_connected(k->session, 1);
     if (k->named)
         phase(k, JUP_LIVE, 0);

@@ -11,6 +11,7 @@
 #define JUP_CONSUMER_MAX 130
 #define JUP_PARENT_MAX 4096 // a longer parent header is not repeated in our own messages
 #define JUP_SENT_MAX 32
+#define JUP_MESSAGE_MAX (60u * 1024 * 1024) // of a client; what bridges take in one frame, less overhead
 
 // What each phase may do:               client may send | events arrive | next
 enum jup_phase {

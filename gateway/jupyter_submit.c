@@ -85,7 +85,7 @@ void jup_submit_too_large(struct jup_socket *k, bool binary, struct ck_slice sta
     struct ck_slice header;
     char text[160];
     snprintf(text, sizeof text, "the message is larger than the %d MiB that this gateway takes in one message",
-             (int)(WS_MESSAGE_DEFAULT >> 20));
+             (int)(JUP_MESSAGE_MAX >> 20));
     ck_log(CK_LOG_WARN, "jupyter", "message_too_large kernel=%s", k->session->id);
     if (jup_peek(k->dialect, binary, start, &ch, &head, &header) && ch < JUP_IOPUB)
         jup_say_refused(k, ch, &head, header, "MessageTooLarge", text);
