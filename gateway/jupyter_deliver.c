@@ -56,8 +56,9 @@ void jup_say_refused(struct jup_socket *k, enum jup_channel ch, const struct jup
 static void remember(struct jup_socket *k, const json_t *h, enum jup_channel ch, struct ck_slice parent)
 {
     const char *ks = ck_json_str(h, "ks", "", NULL);
-    if (*ks && strlen(ks) < sizeof k->kernel_session)
-        strcpy(k->kernel_session, ks);
+    size_t n = strlen(ks);
+    if (n && n < sizeof k->kernel_session)
+        memcpy(k->kernel_session, ks, n + 1);
     if (ch == JUP_IOPUB && parent.n > 2 && parent.n <= JUP_PARENT_MAX) {
         k->parent.n = 0;
         ck_buf_add(&k->parent, parent.p, parent.n);

@@ -14,7 +14,7 @@ void jup_json_begin(struct jup_json_iter *it, struct ck_slice object)
 
 static void skip_space(struct jup_json_iter *it)
 {
-    while (it->at < it->text.n && memchr(" \t\r\n", it->text.p[it->at], 4))
+    while (it->at < it->text.n && jup_json_space(it->text.p[it->at]))
         it->at++;
 }
 
@@ -70,8 +70,11 @@ static bool skip_value(struct jup_json_iter *it)
     if (c == '{' || c == '[')
         return skip_container(it);
     size_t start = it->at;
-    while (it->at < it->text.n && !memchr(",}] \t\r\n", it->text.p[it->at], 7))
-        it->at++;
+    for (; it->at < it->text.n; it->at++) {
+        c = it->text.p[it->at];
+        if (c == ',' || c == '}' || c == ']' || jup_json_space(c))
+            break;
+    }
     return it->at > start && it->at < it->text.n; // a bare word at the very end may go on
 }
 

@@ -30,5 +30,7 @@ bool jup_json_member(struct ck_slice object, const char *key, struct ck_slice *v
 // room - 1 bytes, or with a control character in it (no identifier has one); out is "" then.
 int jup_json_text(struct ck_slice raw, char *out, size_t room);
 
+static inline bool jup_json_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
 // True for a raw value whose first character opens an object.
 static inline bool jup_json_is_object(struct ck_slice raw) { return raw.n && raw.p[0] == '{'; }

@@ -190,7 +190,7 @@ static int decode_legacy_binary(struct ck_slice f, struct jup_in *m, struct ck_e
 static bool looks_like_json(struct ck_slice f)
 {
     size_t i = 0;
-    while (i < f.n && memchr(" \t\r\n", f.p[i], 4))
+    while (i < f.n && jup_json_space(f.p[i]))
         i++;
     return i < f.n && f.p[i] == '{';
 }
