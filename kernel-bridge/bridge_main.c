@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -275,9 +274,8 @@ int ck_cmd_bridge(int argc, char **argv)
         ck_write_all(STDERR_FILENO, usage, sizeof usage - 1);
         return 2;
     }
-    struct process *p = calloc(1, sizeof *p);
-    if (!p)
-        return 1;
+    static struct process process; // too large for the stack, and there is but one
+    struct process *p = &process;
     p->listen_fd = p->b.state_fd = -1;
     p->status_fd = fcntl(STATUS_FD, F_GETFD) < 0 ? -1 : STATUS_FD;
     if (prepare(p, &err) || start_loop(p, &err)) {
@@ -290,7 +288,5 @@ int ck_cmd_bridge(int argc, char **argv)
     uv_run(&p->loop, UV_RUN_DEFAULT);
     br_free(&p->b);
     uv_loop_close(&p->loop);
-    int code = p->failed;
-    free(p);
-    return code;
+    return p->failed;
 }

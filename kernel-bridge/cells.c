@@ -309,7 +309,8 @@ static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
                    ck_slice("", 0), BR_AGENT_MS, signalled, b, &err);
         break;
     case END_REPORTED:
-        report_early(b, c);
+        if (c)
+            report_early(b, c);
         break;
     case END_KILLED:
         br_kernel_kill(b);

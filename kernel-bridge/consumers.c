@@ -90,10 +90,11 @@ static struct session *session_add(struct consumers *t, const char *id, uint64_t
 {
     if (t->sessions >= CONS_SESSIONS_MAX)
         session_remove(t, t->oldest);
-    struct session *s = calloc(1, sizeof *s + strlen(id) + 1);
+    size_t n = strlen(id) + 1;
+    struct session *s = calloc(1, sizeof *s + n);
     if (!s)
         return NULL;
-    strcpy(s->id, id);
+    memcpy(s->id, id, n);
     s->acked = acked;
     s->next = t->bucket[hash(id)];
     t->bucket[hash(id)] = s;
@@ -127,12 +128,13 @@ struct consumer *cons_get(struct consumers *t, const char *name, bool *is_new)
             t->all[i]->used = ++t->clock;
             return t->all[i];
         }
-    if (strlen(name) >= CONS_NAME_MAX || (t->count == CONS_MAX && !forget_oldest(t)))
+    size_t n = strlen(name);
+    if (n >= CONS_NAME_MAX || (t->count == CONS_MAX && !forget_oldest(t)))
         return NULL;
     struct consumer *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    strcpy(c->name, name);
+    memcpy(c->name, name, n + 1);
     c->table = t;
     c->used = ++t->clock;
     t->all[t->count++] = c;

@@ -207,7 +207,7 @@ static void jexec_remove(struct tracker *t, struct jexec **at)
 
 void trk_jupyter_sent(struct tracker *t, const char *msg_id, const char *session, struct ck_slice header)
 {
-    if (t->jexecs >= TRK_JUPYTER_MAX)
+    if (t->jexecs >= TRK_JUPYTER_MAX && t->jfirst)
         jexec_remove(t, &t->jfirst);
     if (header.n > HEADER_KEPT_MAX)
         header.n = 0;
@@ -401,7 +401,7 @@ int64_t trk_quiet_at(const struct tracker *t)
 enum trk_due trk_quiet(struct tracker *t, int64_t now_ms)
 {
     struct trk_cell *c = t->active;
-    while (jexec_quiet_at(t) <= now_ms)
+    while (t->jfirst && jexec_quiet_at(t) <= now_ms)
         jexec_remove(t, &t->jfirst);
     if (t->winding.id[0] && t->winding.half_ms && t->winding.half_ms + TRK_QUIET_MS <= now_ms)
         t->winding.id[0] = 0; // the other half of its end was lost

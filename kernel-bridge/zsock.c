@@ -60,11 +60,10 @@ static size_t receive(struct zs *z, bool *truncated, size_t *bytes)
     int more = 1;
     *truncated = false;
     while (more) {
-        zmq_msg_t spare;
+        zmq_msg_t spare; // an empty one owns nothing
+        zmq_msg_init(&spare);
         bool keep = n < z->max_parts && grow(z, n + 1);
         zmq_msg_t *m = keep ? &z->part[n] : &spare;
-        if (!keep)
-            zmq_msg_init(m);
         if (zmq_msg_recv(m, z->sock, ZMQ_DONTWAIT) < 0) {
             if (errno == EINTR)
                 continue;
