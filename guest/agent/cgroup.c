@@ -82,7 +82,9 @@ int ag_cgroup_procs_fd(const char *name, struct ck_err *err)
     if (path_of(name, "cgroup.procs", path, sizeof path) < 0)
         return ck_fail(err, 500, "cgroup", "cgroup name too long");
     int fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd >= 0 ? fd : ck_fail_errno(err, errno, 500, "cgroup", "%s", path);
+    if (fd < 0)
+        return ck_fail_errno(err, errno, 500, "cgroup", "%s", path);
+    return fd;
 }
 
 int ag_cgroup_add(const char *name, int pid, struct ck_err *err)

@@ -49,11 +49,11 @@ static void op_usage(struct ag_agent *a, struct ag_request *req)
     struct statvfs fs = {.f_frsize = 0};
     ag_cgroup_usage(NULL, &use);
     statvfs("/", &fs); // the overlay reports its writable side
+    uint64_t used = (uint64_t)(fs.f_blocks - fs.f_bfree) * fs.f_frsize, left = (uint64_t)fs.f_bavail * fs.f_frsize;
     ag_answer(req,
               json_pack("{s:I, s:I, s:I, s:I, s:I}", "cpu_ms", (json_int_t)use.cpu_ms, "memory_bytes",
                         (json_int_t)use.memory_bytes, "peak_memory_bytes", (json_int_t)use.peak_memory_bytes,
-                        "disk_bytes", (json_int_t)((fs.f_blocks - fs.f_bfree) * fs.f_frsize), "disk_free_bytes",
-                        (json_int_t)(fs.f_bavail * fs.f_frsize)),
+                        "disk_bytes", (json_int_t)used, "disk_free_bytes", (json_int_t)left),
               ck_slice(NULL, 0));
 }
 

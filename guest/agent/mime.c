@@ -97,7 +97,7 @@ static const char *by_ending(const char *name, const struct ending *table, size_
     }
     return otherwise;
 }
-#define BY_ENDING(name, table, otherwise) by_ending(name, table, sizeof table / sizeof *table, otherwise)
+#define BY_ENDING(name, table, otherwise) by_ending(name, table, sizeof(table) / sizeof *(table), otherwise)
 
 // UTF-8 without control characters but white space; the last character may be cut off by the limit.
 static bool is_text(const uint8_t *p, size_t n)

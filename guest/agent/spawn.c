@@ -83,7 +83,7 @@ static int child_identity(bool real_root)
 // Places in[0..n-1] at 0..n-1 and closes the rest but *report, which moves up to n.
 static int place_fds(const int *in, int n, int *report)
 {
-    int high[5];
+    int high[5] = {0};
     for (int i = 0; i <= n; i++) { // out of the way first, so that no dup2 overwrites one still needed
         high[i] = fcntl(i < n ? in[i] : *report, F_DUPFD, 64);
         if (high[i] < 0)
