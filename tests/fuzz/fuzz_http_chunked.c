@@ -2,8 +2,8 @@
 // body, and never give out more than came in.
 #include "gateway/http_chunked.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,7 +36,8 @@ static struct result decode(const uint8_t *data, size_t size, size_t step)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct result whole = decode(data, size, size + 1), bytes = decode(data, size, 1);
-    if (memcmp(&whole, &bytes, sizeof whole) || whole.n > size)
+    bool same = whole.rc == bytes.rc && whole.used == bytes.used && whole.n == bytes.n && whole.sum == bytes.sum;
+    if (!same || whole.n > size)
         abort();
     return 0;
 }

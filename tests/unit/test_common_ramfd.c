@@ -29,10 +29,9 @@ static int make_file(void **state)
     snprintf(path, sizeof path, "%s/ram", dir);
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     static const char page[4096] = "page";
-    if (ftruncate(fd, SIZE) || pwrite(fd, page, 4096, 0) < 0 || pwrite(fd, page, 4096, 3 << 20) < 0 ||
-        pwrite(fd, "end", 3, SIZE - 3) < 0)
-        return -1;
-    return close(fd);
+    bool bad = ftruncate(fd, SIZE) || pwrite(fd, page, 4096, 0) < 0 || pwrite(fd, page, 4096, 3 << 20) < 0 ||
+               pwrite(fd, "end", 3, SIZE - 3) < 0;
+    return close(fd) || bad ? -1 : 0;
 }
 
 static int drop_file(void **state)

@@ -122,7 +122,7 @@ static void a_freed_uid_comes_last(void **state)
     assert_int_not_equal(uid_pool_take(p), a);
     assert_true(uid_pool_mark(p, a));
     assert_false(uid_pool_mark(p, a));
-    for (int i = 0, slot; (slot = uid_pool_take(p)) >= 0; i++)
+    for (int i = 0; uid_pool_take(p) >= 0; i++)
         assert_true(i < 10000);
     uid_pool_release(p, b);
     assert_int_equal(uid_pool_take(p), b);
