@@ -191,6 +191,7 @@ void ag_boot_tune(void)
     set("/proc/sys/kernel/dmesg_restrict", "1");
     set("/proc/sys/kernel/kptr_restrict", "2");
     set("/proc/sys/kernel/unprivileged_bpf_disabled", "1");
+    set("/proc/sys/kernel/unprivileged_userns_clone", "0"); // the largest door into a kernel from an ordinary user
     set("/proc/sys/kernel/panic", "-1");                 // a panic ends the machine; its bridge reports vm_died
     set("/proc/sys/net/ipv4/ping_group_range", "0 65535");
 }

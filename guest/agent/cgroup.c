@@ -96,6 +96,13 @@ int ag_cgroup_add(const char *name, int pid, struct ck_err *err)
     return 0;
 }
 
+void ag_cgroup_limit_pids(const char *name, int max)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", max);
+    write_file(name, "pids.max", text); // without it the limit of all of /user still holds
+}
+
 void ag_cgroup_kill(const char *name) { write_file(name, "cgroup.kill", "1"); }
 
 int ag_cgroup_remove(const char *name)

@@ -3,7 +3,7 @@
 //   /zygote           the Python that kernels are forked from; its memory is protected
 //   /user             everything of the user: memory.max, pids.max
 //   /user/<name>      one kernel or one command
-// Main thread only.
+// Main thread only, but for ag_cgroup_usage, which any thread may call.
 #pragma once
 #include "common/ck_error.h"
 
@@ -11,13 +11,15 @@
 #include <stdint.h>
 
 #define AG_CGROUP_NAME_MAX 40
-#define AG_PIDS_MAX 1024
+#define AG_PIDS_MAX 1024         // all of /user
+#define AG_COMMAND_PIDS_MAX 512  // one command: what it runs wild with must leave the kernel some
 
 int ag_cgroup_init(struct ck_err *err);
 
 int ag_cgroup_make(const char *name, struct ck_err *err);         // below /user
 int ag_cgroup_procs_fd(const char *name, struct ck_err *err);     // its cgroup.procs, for spawn; "zygote" is the zygote's
 int ag_cgroup_add(const char *name, int pid, struct ck_err *err); // moves a process
+void ag_cgroup_limit_pids(const char *name, int max);
 void ag_cgroup_kill(const char *name);                            // SIGKILL to all in it
 int ag_cgroup_remove(const char *name);                           // -1 while processes are left in it
 

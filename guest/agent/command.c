@@ -265,6 +265,7 @@ static pid_t spawn(struct ag_commands *all, const json_t *header, struct pipes *
     CK_CLEAN_FD int cgroup = env && ag_cgroup_make(name, err) == 0 ? ag_cgroup_procs_fd(name, err) : -1;
     pid_t pid = -1;
     if (cgroup >= 0) {
+        ag_cgroup_limit_pids(name, AG_COMMAND_PIDS_MAX);
         struct ag_spawn how = {.argv = argv, .envp = env, .cwd = cwd, .stdin_fd = p->fd[0], .stdout_fd = p->fd[3],
                                .stderr_fd = p->fd[5], .pass_fd = -1, .cgroup_fd = cgroup,
                                .oom_score_adj = AG_USER_OOM_ADJ};

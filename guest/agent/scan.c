@@ -3,6 +3,7 @@
 // special files are never followed or opened. Bounded in entries, depth, listed files and hashed bytes.
 #include "guest/agent/scan.h"
 
+#include "guest/agent/cgroup.h"
 #include "guest/agent/mime.h"
 #include "guest/agent/paths.h"
 #include "guest/agent/snapshot.h"
@@ -199,6 +200,10 @@ int ag_op_changes(void *state, const json_t *header, struct ck_slice payload, st
     free(list);
     ag_snapshot_free(s->last);
     s->last = now;
-    out->answer = json_pack("{s:o, s:I, s:b}", "files", files, "count", (json_int_t)count, "scan_truncated", truncated);
+    struct ag_usage use;
+    ag_cgroup_usage(NULL, &use); // along with it, so that a finished cell needs one round trip
+    out->answer = json_pack("{s:o, s:I, s:b, s:{s:I, s:I, s:I}}", "files", files, "count", (json_int_t)count,
+                            "scan_truncated", truncated, "usage", "cpu_ms", (json_int_t)use.cpu_ms, "memory_bytes",
+                            (json_int_t)use.memory_bytes, "peak_memory_bytes", (json_int_t)use.peak_memory_bytes);
     return out->answer ? 0 : ck_fail(err, 503, "no_memory", "out of memory");
 }
