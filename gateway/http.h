@@ -152,6 +152,7 @@ struct ws_events {
     // (at most 64 KiB); the rest was dropped, the connection lives on.
     void (*on_too_large)(struct ws_conn *w, void *user, bool binary, struct ck_slice start);
     void (*on_drain)(struct ws_conn *w, void *user); // optional: queue is below the mark again
+    void (*on_confirmed)(struct ws_conn *w, void *user); // optional: the answer to ws_confirm() came
     // Exactly once, whoever closed; w is gone when it returns. code = the close code that was
     // received or sent, 1006 when there was none.
     void (*on_close)(struct ws_conn *w, void *user, int code);

@@ -124,8 +124,11 @@ static void on_pong(struct ws_conn *w, struct ck_slice payload)
         return;
     for (int i = 7; i >= 0; i--)
         at = at << 8 | payload.p[i];
-    if (at == w->asked)
-        w->confirmed = at;
+    if (at != w->asked || at == w->confirmed)
+        return;
+    w->confirmed = at;
+    if (w->ev.on_confirmed)
+        w->ev.on_confirmed(w, w->user);
 }
 
 static void on_event(struct ws_conn *w, const struct ws_event *ev)

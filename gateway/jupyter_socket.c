@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LISTEN_MS 500      // how long a client without session_id may stay silent before it is attached
-#define ACK_MS 40          // at most so often is an ack sent
+#define ACK_MS 20          // at most so often is the client asked what it has
 #define RETRY_MS 100       // doubles
 #define RETRY_MAX 7        // 12.7 s in all
 #define LINGER_MS 1000     // between `dead` and the close
@@ -107,21 +107,29 @@ static void attach(struct jup_socket *k, const char *consumer, uint64_t from)
     bridge_link_op(k->link, op, NULL, 0, &k->attach_rid);
 }
 
-static void on_ack_timer(uv_timer_t *t)
-{
-    struct jup_socket *k = t->data;
-    if (!k->ws)
-        return;
-    ack(k, ws_confirmed(k->ws));
-    if (jup_ack_pending(&k->ack))
-        ws_confirm(k->ws);
-    jup_socket_ack_soon(k);
-}
+static void on_ack_timer(uv_timer_t *t) { jup_socket_ack_soon(t->data); }
 
+// At once after a pause, so that a gateway that is killed repeats next to nothing; paced in a flood.
 void jup_socket_ack_soon(struct jup_socket *k)
 {
-    if (jup_ack_pending(&k->ack) && !uv_is_active((uv_handle_t *)&k->ack_timer))
-        uv_timer_start(&k->ack_timer, on_ack_timer, ACK_MS, 0);
+    int64_t now = ck_mono_ms(), wait = k->asked_ms + ACK_MS - now;
+    if (!k->ws || !jup_ack_pending(&k->ack) || uv_is_active((uv_handle_t *)&k->ack_timer))
+        return;
+    if (wait > 0) {
+        uv_timer_start(&k->ack_timer, on_ack_timer, (uint64_t)wait, 0);
+    } else {
+        k->asked_ms = now;
+        ws_confirm(k->ws); // nothing while one is on its way: its answer comes back here
+    }
+}
+
+static void on_confirmed(struct ws_conn *w, void *user)
+{
+    struct jup_socket *k = user;
+    if (!k)
+        return;
+    ack(k, ws_confirmed(w));
+    jup_socket_ack_soon(k);
 }
 
 // --- attaching -----------------------------------------------------------------------------------
@@ -461,4 +469,9 @@ static void on_socket_close(struct ws_conn *w, void *user, int code)
 }
 
 static const struct ws_events socket_events = {
-    .on_message = on_message, .on_too_large = on_too_large, .on_drain = on_socket_drain, .on_close = on_socket_close};
+    .on_message = on_message,
+    .on_too_large = on_too_large,
+    .on_drain = on_socket_drain,
+    .on_confirmed = on_confirmed,
+    .on_close = on_socket_close,
+};

@@ -50,6 +50,7 @@ struct jup_socket {
     uint64_t first_seq; // LISTENING: what a new consumer would see first
     int retries;
     struct jup_ack ack;
+    int64_t asked_ms; // when the client was last asked what it has
     uv_timer_t ack_timer, phase_timer;
     int open_timers;
     bool freed;
