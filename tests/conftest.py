@@ -19,6 +19,13 @@ def pytest_configure(config):
     os.chmod(os.environ["CELLKEEP_TEST_TMP"], 0o755)  # bridges run as users of their own
 
 
+def pytest_make_parametrize_id(config, val, argname):
+    """Names of tests stay readable: a parameter of kilobytes is named by its beginning and length."""
+    if isinstance(val, (str, bytes)) and len(val) > 40:
+        return "%s..%d" % (ascii(val[:30]).strip("b'\""), len(val))
+    return None
+
+
 def _sweep(folder):
     from harness.sweep import sweep
     sweep(folder)
