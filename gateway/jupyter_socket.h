@@ -26,9 +26,8 @@ enum jup_phase {
 
 // A request that was handed to the bridge, remembered in case the bridge refuses it.
 struct jup_sent {
-    int64_t rid;
+    int64_t rid; // 0 = free
     enum jup_channel channel;
-    struct jup_head head;
     struct ck_buf header; // owned
 };
 

@@ -12,7 +12,6 @@ static void remember(struct jup_socket *k, const struct jup_in *m, int64_t rid)
     struct jup_sent *s = &k->sent[k->sent_at++ % JUP_SENT_MAX];
     s->rid = rid;
     s->channel = m->channel;
-    s->head = m->head;
     s->header.n = 0;
     if (m->part[0].n > JUP_PARENT_MAX || ck_buf_add(&s->header, m->part[0].p, m->part[0].n))
         s->rid = 0;
@@ -26,10 +25,11 @@ void jup_submit_free(struct jup_socket *k)
 
 void jup_submit_failed(struct jup_socket *k, int64_t rid, const struct ck_err *err)
 {
+    struct jup_head head;
     for (unsigned i = 0; i < JUP_SENT_MAX; i++) {
         struct jup_sent *s = &k->sent[i];
-        if (rid && s->rid == rid) {
-            jup_say_refused(k, s->channel, &s->head, ck_buf_slice(&s->header), "CellkeepError", err->text);
+        if (rid && s->rid == rid && !jup_head_of(ck_buf_slice(&s->header), &head, NULL)) {
+            jup_say_refused(k, s->channel, &head, ck_buf_slice(&s->header), "CellkeepError", err->text);
             s->rid = 0;
             return;
         }

@@ -12,7 +12,7 @@ import aiohttp
 import websockets
 from websockets.frames import OP_BINARY, OP_TEXT
 
-from check import arguments, check, run, within
+from check import SCALE, arguments, check, run, within
 
 URL, TOKEN = arguments()
 WS = "ws" + URL[4:]
@@ -249,6 +249,33 @@ async def listener(state, name):
         check(name, True)
 
 
+async def both_doors(state, name):
+    """the cell API and a Jupyter client share variables and output"""
+    http, session = state["http"], uuid.uuid4().hex
+    async with channels(state["kernel"], session) as ws:
+        await execute(ws, "shared = 41", session)
+        async with http.post(f"{URL}/v1/sessions/{state['kernel']}/cells", json={"code": "print(shared + 1); mine = 'v1'"}) as r:
+            cell = await r.json()
+        check(name, cell["stdout"] == "42\n" and cell["status"] == "ok", cell.get("status"))
+        check("the Jupyter client's next cell sees what it made", text(await execute(ws, "print(mine)", session)) == "v1\n")
+    async with channels(state["kernel"]) as quiet:
+        await asyncio.sleep(1 * SCALE / 2)
+        async with http.post(f"{URL}/v1/sessions/{state['kernel']}/cells", json={"code": "print('from the other door')"}):
+            pass
+        seen = ""
+        while "other door" not in seen:
+            seen += text([json.loads(await within(10, "output of a /v1 cell", quiet.recv()))])
+        check("and a Jupyter socket shows its output", True)
+    async with http.post(f"{URL}/v1/sessions", data=b"{}") as r:
+        made = (await r.json())["id"]
+    async with http.get(f"{URL}/api/kernels") as r:
+        check("a session of the cell API is a kernel in the list", made in [k["id"] for k in await r.json()])
+    async with http.delete(f"{URL}/api/kernels/{made}") as r:
+        check("and can be deleted as one", r.status == 204)
+    async with http.get(f"{URL}/v1/sessions/{made}") as r:
+        check("for both doors", r.status == 404)
+
+
 async def slow_reader(state, name):
     """a client that does not read holds up nobody else"""
     slow = await channels(state["kernel"], uuid.uuid4().hex)
@@ -273,4 +300,5 @@ async def delete(state, name):
         check("its kernel is gone", r.status == 404, r.status)
 
 
-run([rest, tokens, handshakes, kernel, tolerance, buffers, replay, replay_without_id, replacement, listener, slow_reader, delete])
+run([rest, tokens, handshakes, kernel, tolerance, buffers, replay, replay_without_id, replacement, listener, both_doors,
+     slow_reader, delete])
