@@ -43,7 +43,7 @@ die() {
 explain() {
   if [ ! -s "$log" ]; then
     echo "the step ended without a word"
-  elif grep -qiE 'no space left on device|write error.*space' "$log"; then
+  elif grep -qiE "no space left on device|enough free space|write error.*space" "$log"; then
     echo "the disk is full; free about 5 GB below $cache and run it again"
   elif grep -qiE 'could not resolve|failed to fetch|temporary failure|unable to connect|connection (failed|timed out|refused)|network is unreachable' "$log"; then
     echo "the Debian mirror cannot be reached; check the network and /etc/apt/sources.list, then run it again"
@@ -57,8 +57,9 @@ explain() {
 cleanup() {
   code=$?
   trap - EXIT INT TERM HUP
-  if [ -n "$job" ] && kill -0 "$job" 2>/dev/null; then
-    kill -TERM "$job" 2>/dev/null || true
+  if [ -n "$job" ]; then
+    # the first process of the job's own process namespace: when it has ended, all of them have
+    kill -KILL $(cat "/proc/$job/task/$job/children" 2>/dev/null) 2>/dev/null || true
     wait "$job" 2>/dev/null || true
   fi
   if [ -n "$work" ] && [ -d "$work" ]; then
@@ -76,7 +77,7 @@ package_list() { sed 's/#.*//' "$packages" | tr -s ' \t\n' '\n' | sort -u; }
 
 check_tools() {
   local missing=()
-  for tool in mmdebstrap mkfs.erofs cpio unshare dpkg-deb flock; do
+  for tool in mmdebstrap mkfs.erofs cpio unshare setpriv dpkg-deb flock; do
     command -v "$tool" >/dev/null || missing+=("$tool")
   done
   [ ${#missing[@]} -eq 0 ] || die "missing: ${missing[*]}. Run: apt-get install mmdebstrap erofs-utils cpio util-linux dpkg"
@@ -89,10 +90,11 @@ need() {
   [ "$free" -ge "$1" ] || die "$cache has $free MB free and about $1 MB are needed"
 }
 
-# Runs a step in the background, its words to the log, with a sign of life every few seconds.
+# Runs a step in the background, with a sign of life every few seconds. Its namespaces of processes
+# and mounts end with it, and it ends with us, even when we are killed: nothing is left running or mounted.
 run_step() {
   local start=$SECONDS last=0
-  "$@" &
+  setpriv --pdeathsig KILL unshare --mount --pid --mount-proc --fork --kill-child "$@" 3>&2 2>>"$log" &
   job=$!
   while kill -0 "$job" 2>/dev/null; do
     sleep 0.2

@@ -1,12 +1,12 @@
 #!/bin/bash
 # The slow half of the image: Debian packages -> root.erofs, vmlinuz, modules/.
-#   rootfs.sh OUTDIR SUITE PACKAGES_FILE LOG
+#   rootfs.sh OUTDIR SUITE PACKAGES_FILE LOG 3>PROGRESS
 # Called by build.sh, which hashes this file: any change here is a change of the root filesystem.
 # OUTDIR is empty and temporary; whatever is left in it after a failure is build.sh's to remove.
 set -euo pipefail
 
 out=$1 suite=$2 packages=$3 log=$4
-say() { echo "image: $*" >&2; }
+say() { echo "image: $*" >&3; } # progress; standard error is the log
 
 # In this order, dependencies first. ext4, jbd2, crc32c and the serial console are built into
 # Debian's cloud kernel.
@@ -47,8 +47,7 @@ chmod 755 "$out/customize"
 say "installing packages (1/4)"
 include=$(sed 's/#.*//' "$packages" | tr -s ' \t\n' ',' | sed 's/^,//; s/,$//')
 mirrors >"$out/sources.list"
-# a mount namespace of its own: whatever happens, no mount of the chroot is left behind
-run=(unshare --mount mmdebstrap --mode=root --variant=minbase --include="$include"
+run=(mmdebstrap --mode=root --variant=minbase --include="$include"
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright'
   --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*'
   --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-include=/usr/share/locale/locale.alias'
