@@ -122,15 +122,16 @@ static void reply_parse_error(struct http_req *r, const struct ck_err *err)
 static void no_such_spec(struct http_req *r, const char *name)
 {
     CK_CLEAN_JSON json_t *about = json_sprintf("%.64s not found", name);
-    CK_CLEAN_JSON json_t *text = json_sprintf("The '%.64s' kernel is not available. Please pick another suitable kernel "
-                                              "instead, or install that kernel.", name);
+    CK_CLEAN_JSON json_t *text = json_sprintf("The '%.64s' kernel is not available. Please pick another suitable "
+                                              "kernel instead, or install that kernel.", name);
     http_reply_json(r, 501, json_pack("{s:O,s:O}", "message", text, "short_message", about));
 }
 
 static void bind_path(struct wanted *w, struct session *kernel)
 {
     struct ck_err err = CK_ERR_INIT;
-    struct jsession *j = registry_js_create(registry_of(w->r), w->path, w->name ? w->name : "", w->type, kernel->id, &err);
+    const char *name = w->name ? w->name : "";
+    struct jsession *j = registry_js_create(registry_of(w->r), w->path, name, w->type, kernel->id, &err);
     if (j)
         reply_session(w->r, 201, j, kernel);
     else

@@ -66,7 +66,8 @@ void jup_submit(struct jup_socket *k, bool binary, struct ck_slice msg)
     if (rc > 0)
         return;
     if (rc < 0) {
-        ck_log(CK_LOG_WARN, "jupyter", "message_refused kernel=%s bytes=%zu why=\"%s\"", k->session->id, msg.n, err.text);
+        ck_log(CK_LOG_WARN, "jupyter", "message_refused kernel=%s bytes=%zu why=\"%s\"", k->session->id, msg.n,
+               err.text);
         if (m.head.msg_id[0] && m.head.msg_type[0] && m.channel < JUP_IOPUB)
             refuse(k, &m, "BadMessage", err.text);
         return;
