@@ -90,6 +90,9 @@ need() {
   [ "$free" -ge "$1" ] || die "$cache has $free MB free and about $1 MB are needed"
 }
 
+# The last line of the log without the escape sequences of progress displays.
+last_words() { tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | sed 's/\x1b\[[0-9;]*[A-Za-z]/\n/g' | grep -v '^ *$' | tail -n 1 | cut -c1-90; }
+
 # Runs a step in the background, with a sign of life every few seconds. Its namespaces of processes
 # and mounts end with it, and it ends with us, even when we are killed: nothing is left running or mounted.
 run_step() {
@@ -100,7 +103,7 @@ run_step() {
     sleep 0.2
     if [ $((SECONDS - start)) -ge $((last + 10)) ]; then
       last=$((SECONDS - start))
-      say "  ${last} s: $(tail -n 1 "$log" 2>/dev/null | tr -d '\r' | cut -c1-90)"
+      say "  ${last} s: $(last_words)"
     fi
   done
   if ! wait "$job"; then
