@@ -17,7 +17,7 @@
 int ag_cgroup_init(struct ck_err *err);
 
 int ag_cgroup_make(const char *name, struct ck_err *err);         // below /user
-int ag_cgroup_procs_fd(const char *name, struct ck_err *err);     // its cgroup.procs, for spawn; "zygote" is the zygote's
+int ag_cgroup_procs_fd(const char *name, struct ck_err *err);     // its cgroup.procs, for spawn; or "zygote"
 int ag_cgroup_add(const char *name, int pid, struct ck_err *err); // moves a process
 void ag_cgroup_limit_pids(const char *name, int max);
 void ag_cgroup_kill(const char *name);                            // SIGKILL to all in it

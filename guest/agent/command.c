@@ -127,7 +127,8 @@ static bool pump(struct command *c, int *fd)
         return false;
     }
     ag_push(c->all->server,
-            json_pack("{s:s, s:i, s:s}", "ev", "out", "pid", (int)c->pid, "stream", fd == &c->out ? "stdout" : "stderr"),
+            json_pack("{s:s, s:i, s:s}", "ev", "out", "pid", (int)c->pid, "stream",
+                      fd == &c->out ? "stdout" : "stderr"),
             ck_slice(buf, (size_t)n));
     return true;
 }

@@ -174,7 +174,8 @@ int ag_op_read(void *state, const json_t *header, struct ck_slice payload, struc
     int64_t offset = ck_json_int(header, "offset", 0, &bad), length = ck_json_int(header, "length", AG_READ_MAX, &bad);
     const char *want = ck_json_str(header, "etag", NULL, &bad);
     if (bad.status || offset < 0 || length < 0 || length > AG_READ_MAX)
-        return ck_fail(err, 400, "bad_field", "offset and length must be whole numbers, length at most %d", AG_READ_MAX);
+        return ck_fail(err, 400, "bad_field", "offset and length must be whole numbers, length at most %d",
+                       AG_READ_MAX);
     if (ag_path_field(header, "path", path, err) < 0)
         return -1;
     CK_CLEAN_FD int fd = open_regular(path, &st, err);

@@ -1,6 +1,6 @@
 // The kernel's life as a state machine:
 //
-//   NONE ──start──▶ WAITING (no zygote yet) ──▶ FORKING (asked the zygote) ──pid──▶ STARTING ──ready──▶ RUNNING
+//   NONE ──start──▶ WAITING (no zygote yet) ──▶ FORKING (asked it) ──pid──▶ STARTING ──ready──▶ RUNNING
 //   RUNNING ──start──▶ STOPPING (the old one is killed first) ──exit──▶ WAITING …
 //   any ──exit, error or deadline──▶ NONE
 //
@@ -51,11 +51,7 @@ struct ag_kernel {
     int sweeps, tries;
 };
 
-static void name_of(const struct ag_kernel *k, unsigned serial, char *out)
-{
-    (void)k;
-    snprintf(out, AG_CGROUP_NAME_MAX, "kernel-%u", serial);
-}
+static void name_of(unsigned serial, char *out) { snprintf(out, AG_CGROUP_NAME_MAX, "kernel-%u", serial); }
 
 static void drop_link(struct ag_kernel *k)
 {
@@ -84,7 +80,7 @@ static void started(struct ag_kernel *k, const struct ck_err *err)
 static void kill_all(struct ag_kernel *k)
 {
     char name[AG_CGROUP_NAME_MAX];
-    name_of(k, k->serial, name);
+    name_of(k->serial, name);
     ag_cgroup_kill(name);
     if (k->pid > 0)
         kill(k->pid, SIGKILL);
@@ -113,7 +109,7 @@ static void sweep(void *ctx)
     int left = 0;
     for (unsigned i = k->serial > 8 ? k->serial - 8 : 0; i < k->serial; i++) {
         char name[AG_CGROUP_NAME_MAX];
-        name_of(k, i, name);
+        name_of(i, name);
         left += ag_cgroup_remove(name) < 0;
     }
     if (left && ++k->sweeps < SWEEPS)
@@ -156,7 +152,7 @@ static int adopt(struct ag_kernel *k, pid_t pid, struct ck_err *err)
     if (pid <= 1 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
         return ck_fail(err, 500, "kernel_start_failed", "the kernel process is not ours");
     k->pid = pid;
-    name_of(k, k->serial, name);
+    name_of(k->serial, name);
     snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
     CK_CLEAN_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
     char adj[16];
@@ -218,7 +214,7 @@ static int begin_fork(struct ag_kernel *k, struct ck_err *err)
     char name[AG_CGROUP_NAME_MAX];
     int ends[2];
     k->serial++;
-    name_of(k, k->serial, name);
+    name_of(k->serial, name);
     if (ag_cgroup_make(name, err) < 0)
         return -1;
     k->sweeps = 0;
@@ -273,7 +269,7 @@ static void push_exit(struct ag_kernel *k, pid_t pid, int status, bool oom)
 {
     char name[AG_CGROUP_NAME_MAX];
     struct ag_usage use;
-    name_of(k, k->serial, name);
+    name_of(k->serial, name);
     ag_cgroup_usage(name, &use);
     json_t *ev = json_pack("{s:s, s:i, s:b, s:I}", "ev", "kernel_exit", "pid", (int)pid, "oom", oom,
                            "peak_memory_bytes", (json_int_t)use.peak_memory_bytes);

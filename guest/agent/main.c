@@ -176,8 +176,9 @@ static int start_parts(struct ck_err *err)
         return -1;
     agent.zygote = ag_zygote_new(agent.loop, events);
     agent.commands = ag_commands_new(agent.loop, agent.server);
-    agent.kernel = agent.zygote ? ag_kernel_new(agent.loop, agent.zygote, agent.kmsg, agent.server, on_kernel_started, NULL)
-                                : NULL;
+    if (agent.zygote)
+        agent.kernel =
+            ag_kernel_new(agent.loop, agent.zygote, agent.kmsg, agent.server, on_kernel_started, NULL);
     if (!agent.kernel || !agent.commands)
         return ck_fail(err, 500, "no_memory", "out of memory");
     return 0;

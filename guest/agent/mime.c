@@ -125,7 +125,8 @@ const char *ag_mime_guess(const char *name, const uint8_t *head, size_t n)
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
         const struct magic *m = &magics[i];
         // two letters alone would claim texts that begin so
-        if (n >= m->at + m->n && memcmp(head + m->at, m->bytes, m->n) == 0 && !(m->n == 2 && m->bytes[0] == 'B' && is_text(head, n)))
+        bool weak = m->n == 2 && m->bytes[0] == 'B' && is_text(head, n);
+        if (n >= m->at + m->n && memcmp(head + m->at, m->bytes, m->n) == 0 && !weak)
             return m->mime;
     }
     if (n >= 4 && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PK\5\6", 4) == 0))

@@ -35,7 +35,8 @@ static int reseed(struct ck_slice entropy, struct ck_err *err)
         uint8_t bytes[sizeof(struct rand_pool_info) + ENTROPY_MAX];
     } pool;
     if (entropy.n < ENTROPY_MIN || entropy.n > ENTROPY_MAX)
-        return ck_fail(err, 400, "bad_entropy", "the payload must be %d to %d bytes of entropy", ENTROPY_MIN, ENTROPY_MAX);
+        return ck_fail(err, 400, "bad_entropy", "the payload must be %d to %d bytes of entropy", ENTROPY_MIN,
+                       ENTROPY_MAX);
     CK_CLEAN_FD int fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
     pool.info.entropy_count = (int)entropy.n * 8;
     pool.info.buf_size = (int)entropy.n;
@@ -51,7 +52,8 @@ static int name_machine(const struct ag_personality *p, struct ck_err *err)
 {
     char back[65] = "", name[80], hosts[200], id[40];
     int n = snprintf(name, sizeof name, "%s\n", p->hostname);
-    int h = snprintf(hosts, sizeof hosts, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n", p->hostname);
+    int h = snprintf(hosts, sizeof hosts, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n",
+                     p->hostname);
     int i = snprintf(id, sizeof id, "%s\n", p->machine_id);
     if (sethostname(p->hostname, strlen(p->hostname)) < 0 || gethostname(back, sizeof back) < 0 ||
         strcmp(back, p->hostname) != 0)

@@ -45,10 +45,12 @@ explain() {
     echo "the step ended without a word"
   elif grep -qiE "no space left on device|enough free space|write error.*space" "$log"; then
     echo "the disk is full; free about 5 GB below $cache and run it again"
-  elif grep -qiE 'could not resolve|failed to fetch|temporary failure|unable to connect|connection (failed|timed out|refused)|network is unreachable' "$log"; then
+  elif grep -qiE 'could not resolve|failed to fetch|temporary failure|unable to connect' "$log" ||
+    grep -qiE 'connection (failed|timed out|refused)|network is unreachable' "$log"; then
     echo "the Debian mirror cannot be reached; check the network and /etc/apt/sources.list, then run it again"
   elif grep -qiE 'unable to locate package|has no installation candidate' "$log"; then
-    grep -iE 'unable to locate package|has no installation candidate' "$log" | tail -n 1 | sed 's/^E: //; s/$/; correct the package list/'
+    grep -iE 'unable to locate package|has no installation candidate' "$log" | tail -n 1 |
+      sed 's/^E: //; s/$/; correct the package list/'
   else
     echo "see the lines above"
   fi
@@ -80,7 +82,8 @@ check_tools() {
   for tool in mmdebstrap mkfs.erofs cpio unshare setpriv dpkg-deb flock; do
     command -v "$tool" >/dev/null || missing+=("$tool")
   done
-  [ ${#missing[@]} -eq 0 ] || die "missing: ${missing[*]}. Run: apt-get install mmdebstrap erofs-utils cpio util-linux dpkg"
+  [ ${#missing[@]} -eq 0 ] ||
+    die "missing: ${missing[*]}. Run: apt-get install mmdebstrap erofs-utils cpio util-linux dpkg"
 }
 
 # need MEGABYTES: refuses to start what cannot end well.
@@ -91,7 +94,10 @@ need() {
 }
 
 # The last line of the log without the escape sequences of progress displays.
-last_words() { tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | sed 's/\x1b\[[0-9;]*[A-Za-z]/\n/g' | grep -v '^ *$' | tail -n 1 | cut -c1-90; }
+last_words() {
+  tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | sed 's/\x1b\[[0-9;]*[A-Za-z]/\n/g' | grep -v '^ *$' |
+    tail -n 1 | cut -c1-90
+}
 
 # Runs a step in the background, with a sign of life every few seconds. Its namespaces of processes
 # and mounts end with it, and it ends with us, even when we are killed: nothing is left running or mounted.
@@ -108,7 +114,7 @@ run_step() {
   done
   if ! wait "$job"; then
     job=''
-    { grep -iE '(^|[^a-z])error' "$log" | head -n 5 && tail -n 15 "$log"; } >&2 || true
+    { grep -iE '(^|[^a-z])error' "$log" | head -n 5; tail -n 15 "$log"; } >&2 || true
     die "$(explain)"
   fi
   job=''
@@ -142,7 +148,8 @@ make_image() {
   work=$(mktemp -d "$cache/images/tmp.XXXXXX")
   chmod 755 "$work"
   log=$work.log
-  if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" && ln "$1/root.erofs" "$1/vmlinuz" "$work/"; } 2>"$log"; then
+  if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" &&
+    ln "$1/root.erofs" "$1/vmlinuz" "$work/"; } 2>"$log"; then
     tail -n 15 "$log" >&2
     die "$(explain)"
   fi
@@ -163,7 +170,11 @@ rootfs_hash=$({ package_list; echo "$suite"; cat "$here/rootfs.sh"; } | sha256su
 image_hash=$({ echo "$rootfs_hash"; cat "$agent" "$hook"/*.py "$here/initrd.sh"; } | sha256sum | cut -c1-32)
 rootfs=$cache/rootfs/$rootfs_hash image=$cache/images/$image_hash
 
-whole() { [ -f "$image/image.json" ] && [ -f "$image/root.erofs" ] && [ -f "$image/vmlinuz" ] && [ -f "$image/initrd" ]; }
+whole() {
+  for file in image.json root.erofs vmlinuz initrd; do
+    [ -f "$image/$file" ] || return 1
+  done
+}
 
 if ! whole; then
   exec 9>"$cache/.lock"

@@ -126,7 +126,8 @@ class Machine:
             f" tsc_early_khz={khz} lpj={4 * khz}",
             "-drive", f"if=none,id=root,file={self.image}/root.erofs,format=raw,readonly=on",
             "-device", "virtio-blk-device,drive=root,serial=root",
-            "-drive", f"if=none,id=disk,file={disk},format=qcow2", "-device", "virtio-blk-device,drive=disk,serial=disk",
+            "-drive", f"if=none,id=disk,file={disk},format=qcow2",
+            "-device", "virtio-blk-device,drive=disk,serial=disk",
             "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng",
             "-netdev", f"user,id=net,restrict=on,ipv6=off{forwards}", "-device", "virtio-net-device,netdev=net",
         ]

@@ -147,6 +147,11 @@ def test_moving_does_not_overwrite_unasked(agent):
     assert agent.call("remove", path="/home/user", recursive=True)["error"]["status"] == 403
 
 
+def test_what_the_template_left_behind_is_the_users(agent):
+    assert shell(agent, "find /home/user /tmp ! -user user ! -path /tmp").strip() == ""
+    assert "fontlist" in shell(agent, "ls ~/.cache/matplotlib")
+
+
 # --- changes --------------------------------------------------------------------------------------
 
 
@@ -167,8 +172,9 @@ def test_each_change_is_told_once_with_type_and_hash(agent):
 
 
 def test_a_command_is_an_ordinary_user_without_privileges(agent):
-    text = shell(agent, "id -u; pwd; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status; cat /proc/self/oom_score_adj; nice")
-    assert text.split() == ["1000", "/home/user", "CapPrm:", "0" * 16, "CapEff:", "0" * 16, "NoNewPrivs:", "1", "500", "0"]
+    text = shell(agent, "id -u; pwd; nice; cat /proc/self/oom_score_adj; grep -E 'CapEff|CapPrm|NoNew' /proc/self/status")
+    assert text.split()[:4] == ["1000", "/home/user", "0", "500"]
+    assert text.split()[4:] == ["CapPrm:", "0" * 16, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
 def test_input_output_and_code(agent):
