@@ -23,7 +23,7 @@ int ag_console_fd(void) { return console; }
 
 static void line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-static void line_v(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void line_v(const char *fmt, va_list ap)
 {
     char text[400] = "cellkeep-agent: ";
     size_t head = strlen(text);
