@@ -232,6 +232,14 @@ static int parse_command(struct bop *b, struct ck_err *err)
     return b->argv ? check_argv(b->argv, err) : 0;
 }
 
+static int parse_shutdown(struct bop *b, struct ck_err *err)
+{
+    b->why = ck_json_str(b->header, "why", "this session was shut down", err);
+    if (!err->status && strlen(b->why) > BOP_WHY_MAX)
+        ck_fail(err, 400, "bad_field", "field \"why\" may have at most %d bytes", BOP_WHY_MAX);
+    return err->status ? -1 : 0;
+}
+
 static int parse_nothing(struct bop *b, struct ck_err *err)
 {
     (void)b;
@@ -267,7 +275,7 @@ static const struct {
     [BOP_FILE_MOVE] = {"file_move", parse_move, false},
     [BOP_COMMAND] = {"command", parse_command, false},
     [BOP_USAGE] = {"usage", parse_nothing, false},
-    [BOP_SHUTDOWN] = {"shutdown", parse_nothing, false},
+    [BOP_SHUTDOWN] = {"shutdown", parse_shutdown, false},
 };
 static_assert(sizeof table / sizeof *table == BOP_KINDS, "a row for each operation");
 

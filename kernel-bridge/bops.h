@@ -9,6 +9,7 @@
 #define BOP_PATH_MAX 4096
 #define BOP_ENV_MAX 512
 #define BOP_ARGV_MAX 1024
+#define BOP_WHY_MAX 200
 #define BOP_CHUNK_MAX (256 * 1024) // data frames
 #define BOP_TIMEOUT_MAX_MS (7LL * 24 * 3600 * 1000)
 
@@ -28,7 +29,7 @@ struct bop {
     int64_t rid;
     json_t *header; // owned
     struct ck_frame frame; // borrowed: the input
-    const char *name, *cwd, *consumer, *cell, *url_prefix, *value, *path, *to, *etag, *cmd;
+    const char *name, *cwd, *consumer, *cell, *url_prefix, *value, *path, *to, *etag, *cmd, *why;
     json_t *env, *limits, *argv;
     enum bop_from from_kind;
     enum ev_mode mode;

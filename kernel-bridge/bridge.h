@@ -116,7 +116,7 @@ struct bridge {
     struct command *commands; // running ones
 
     void (*on_setup)(struct bridge *b, const struct ck_err *err); // once, when ready or failed
-    void (*on_shutdown)(struct bridge *b);                        // the gateway wants it gone
+    void (*on_shutdown)(struct bridge *b, const char *why);       // the gateway wants it gone
 };
 
 // session.c: state, log, life and death
@@ -129,7 +129,8 @@ void br_append(struct bridge *b, const struct ev_tag *tag, struct ck_blob *frame
 void br_active(struct bridge *b); // notes activity
 void br_dead(struct bridge *b, const char *reason); // the VM is gone, or must go; idempotent
 int br_check_alive(const struct bridge *b, struct ck_err *err); // 410 session_dead
-void br_close(struct bridge *b, void (*closed)(void *user), void *user); // ends everything; the loop then runs out
+// Ends everything: cells first, and their readers get a moment to hear of it. The loop then runs out.
+void br_close(struct bridge *b, const char *why, void (*closed)(void *user), void *user);
 
 void br_health_start(struct bridge *b); // health.c
 
@@ -175,6 +176,7 @@ void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended
 void br_ending_detail(const struct trk_cell *c, char *out, size_t room); // what was tried, in words
 void br_cells_cancel_queued(struct bridge *b, const char *detail);
 void br_cells_vm_died(struct bridge *b);
+void br_cells_shut_down(struct bridge *b, const char *why); // all end as cancelled, with their output so far
 void br_cell_finish(struct bridge *b, const struct artifacts *a); // the closing cell, with what was found
 void br_cell_interrupted(struct bridge *b); // somebody interrupts the kernel
 void br_retime(struct bridge *b);

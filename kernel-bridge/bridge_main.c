@@ -190,22 +190,22 @@ static void closed(void *user)
     uv_close((uv_handle_t *)&p->setup_timer, NULL);
 }
 
-static void end(struct process *p)
+static void end(struct process *p, const char *why)
 {
     if (p->closing)
         return;
     p->closing = true;
     unlink(p->socket_path);
-    br_close(&p->b, closed, p);
+    br_close(&p->b, why, closed, p);
 }
 
 static void on_signal(uv_signal_t *s, int number)
 {
     ck_log(CK_LOG_INFO, "bridge", "signal number=%d", number);
-    end(s->data);
+    end(s->data, "the session's process was told to stop by a signal");
 }
 
-static void on_shutdown(struct bridge *b) { end(b->loop->data); }
+static void on_shutdown(struct bridge *b, const char *why) { end(b->loop->data, why); }
 
 static void on_setup_overdue(uv_timer_t *t)
 {
@@ -225,7 +225,7 @@ static void on_setup(struct bridge *b, const struct ck_err *err)
     bool unknown = tell(p, err) && b->pool;
     if (err || unknown) {
         p->failed = true;
-        end(p);
+        end(p, "the session could not be started");
     } else {
         ck_log(CK_LOG_INFO, "bridge", "ready id=%s pool=%d", b->conf.id, b->pool);
     }

@@ -255,23 +255,41 @@ void br_cells_cancel_queued(struct bridge *b, const char *detail)
         end_without_vm(b, c, CELL_CANCELLED, "", detail);
 }
 
-void br_cells_vm_died(struct bridge *b)
+// The VM is gone, or goes now: what runs or waits ends like `how`, unless it had an ending already.
+static void end_all(struct bridge *b, const struct closing *how)
 {
     struct trk_cell *c = trk_active(b->trk);
-    struct closing how = b->closing;
+    struct closing had = b->closing;
+    bool died = how->status == CELL_VM_DIED;
     reset_closing(b);
-    if (c && how.decided)
-        end_without_vm(b, c, how.status, how.ended_by, how.detail);
+    if (c && had.decided)
+        end_without_vm(b, c, had.status, had.ended_by, had.detail);
     else if (c && c->reply) // its code had ended; only the look for artifacts was cut short
-        end_without_vm(b, c, trk_status(c), "", "the VM died right after the cell ended; artifacts were not collected");
-    else if (c && c->ending.rung == END_VM_KILLED) {
-        br_ending_detail(c, how.detail, sizeof how.detail);
-        end_without_vm(b, c, trk_status(c), "vm_kill", how.detail);
+        end_without_vm(b, c, trk_status(c), "", died
+                       ? "the VM died right after the cell ended; artifacts were not collected"
+                       : "the session was ended right after the cell; artifacts were not collected");
+    else if (c && died && c->ending.rung == END_VM_KILLED) {
+        br_ending_detail(c, had.detail, sizeof had.detail);
+        end_without_vm(b, c, trk_status(c), "vm_kill", had.detail);
     } else if (c)
-        end_without_vm(b, c, CELL_VM_DIED, "", b->reason);
+        end_without_vm(b, c, how->status, how->ended_by, how->detail);
     while ((c = trk_first_queued(b->trk)))
-        end_without_vm(b, c, CELL_VM_DIED, "", b->reason);
+        end_without_vm(b, c, how->status, died ? how->ended_by : "", how->detail);
     br_retime(b);
+}
+
+void br_cells_vm_died(struct bridge *b)
+{
+    struct closing how = {.status = CELL_VM_DIED};
+    snprintf(how.detail, sizeof how.detail, "%s", b->reason);
+    end_all(b, &how);
+}
+
+void br_cells_shut_down(struct bridge *b, const char *why)
+{
+    struct closing how = {.status = CELL_CANCELLED, .ended_by = "shutdown"};
+    snprintf(how.detail, sizeof how.detail, "%s", why);
+    end_all(b, &how);
 }
 
 static void signalled(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)

@@ -15,6 +15,8 @@ struct service {
     uv_prepare_t prepare; // looks for news before the loop sleeps
     unsigned handles;
     bool news, closing;
+    void (*flushed)(void *user); // NULL = nobody waits
+    void *flush_user;
     unsigned count, room; // connections; slots used so far
     struct {
         struct conn *conn;

@@ -268,7 +268,7 @@ static int op_shutdown(struct bridge *b, struct conn *c, const struct bop *op, s
 {
     (void)err;
     svc_reply_ok(b->svc, conn_reply_to(c, op->rid));
-    b->on_shutdown(b);
+    b->on_shutdown(b, op->why);
     return 0;
 }
 

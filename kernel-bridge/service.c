@@ -17,12 +17,21 @@ static void on_check_closed(uv_handle_t *h)
 static void pump_all(uv_prepare_t *h)
 {
     struct service *s = h->data;
-    if (!s->news)
+    bool writing = false;
+    if (!s->news && !s->flushed)
         return;
     s->news = false;
-    for (unsigned i = 0; i < s->room; i++)
-        if (s->slot[i].conn)
-            conn_pump(s->slot[i].conn);
+    for (unsigned i = 0; i < s->room; i++) {
+        if (!s->slot[i].conn)
+            continue;
+        conn_pump(s->slot[i].conn);
+        writing |= s->slot[i].conn && s->slot[i].conn->writing;
+    }
+    if (writing || !s->flushed)
+        return;
+    void (*flushed)(void *) = s->flushed;
+    s->flushed = NULL;
+    flushed(s->flush_user);
 }
 
 static int take_slot(struct service *s, struct conn *c)
@@ -101,6 +110,7 @@ void svc_close(struct service *s)
     if (!s || s->closing)
         return;
     s->closing = true;
+    s->flushed = NULL;
     for (unsigned i = 0; i < s->room; i++)
         if (s->slot[i].conn)
             conn_close(s->slot[i].conn);
@@ -112,6 +122,12 @@ void svc_wake(struct service *s)
 {
     if (s)
         s->news = true;
+}
+
+void svc_flush(struct service *s, void (*done)(void *user), void *user)
+{
+    s->flushed = done;
+    s->flush_user = user;
 }
 
 unsigned svc_connections(const struct service *s) { return s->count; }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#define TELL_MS 1500 // at the end of a session: until its readers must have taken what is left for them
+
 int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
 {
     const struct blimits *l = &b->conf.limits;
@@ -143,39 +145,83 @@ void br_dead(struct bridge *b, const char *reason)
 
 struct closer {
     struct bridge *b;
+    uv_timer_t deadline;
+    bool machine_gone, told; // told: the readers have all there is, or their time is up
     void (*closed)(void *user);
     void *user;
 };
 
+static void free_closer(uv_handle_t *h) { free(h->data); }
+
+static void step_closing(struct closer *c)
+{
+    if (!c->machine_gone || !c->told || uv_is_closing((uv_handle_t *)&c->deadline))
+        return;
+    svc_close(c->b->svc);
+    c->closed(c->user);
+    uv_close((uv_handle_t *)&c->deadline, free_closer);
+}
+
 static void machine_closed(void *user)
 {
     struct closer *c = user;
-    svc_close(c->b->svc);
-    c->closed(c->user);
-    free(c);
+    c->machine_gone = true;
+    step_closing(c);
 }
 
-void br_close(struct bridge *b, void (*closed)(void *user), void *user)
+static void readers_told(void *user)
 {
-    struct closer *c = malloc(sizeof *c);
+    struct closer *c = user;
+    c->told = true;
+    step_closing(c);
+}
+
+static void on_tell_deadline(uv_timer_t *t) { readers_told(t->data); }
+
+// Every cell gets its ending while somebody can still be told.
+static void end_session(struct bridge *b, const char *why)
+{
+    bool alive = b->state != BR_DEAD;
     struct ck_err err = CK_ERR_INIT;
-    ck_fail(&err, 410, "session_dead", "this session was shut down");
+    if (alive)
+        snprintf(b->reason, sizeof b->reason, "%s", why);
     b->state = BR_CLOSING;
     b->on_setup = NULL;
+    ck_fail(&err, 410, "session_dead", "%s", why);
     br_kernel_up_stop(b);
     br_restart_fail(b, &err);
     drop_vm_clients(b, &err);
     br_commands_vm_died(b, &err);
+    if (alive) {
+        br_cells_shut_down(b, why);
+        br_fail_jupyter(b, "SessionEnded", why);
+        br_inject_status(b, "dead");
+        br_state_event(b, why);
+    }
     br_parked_drop(b);
+}
+
+void br_close(struct bridge *b, const char *why, void (*closed)(void *user), void *user)
+{
+    struct closer *c = calloc(1, sizeof *c);
+    end_session(b, why);
     uv_close((uv_handle_t *)&b->up.timer, NULL);
     uv_close((uv_handle_t *)&b->restart_timer, NULL);
     uv_close((uv_handle_t *)&b->tick, NULL);
     uv_close((uv_handle_t *)&b->health, NULL);
     if (!c) // nothing left to wait with: the process ends and QEMU dies with it
         _exit(1);
-    *c = (struct closer){b, closed, user};
-    ck_machine_close(b->machine, machine_closed, c);
-    if (!b->machine) // nothing was started: close has nothing to call back for
-        machine_closed(c);
+    c->b = b;
+    c->closed = closed;
+    c->user = user;
+    uv_timer_init(b->loop, &c->deadline);
+    c->deadline.data = c;
+    uv_timer_start(&c->deadline, on_tell_deadline, TELL_MS, 0);
+    svc_flush(b->svc, readers_told, c);
+    struct ck_machine *m = b->machine;
     b->machine = NULL;
+    if (m)
+        ck_machine_close(m, machine_closed, c);
+    else // nothing was started
+        machine_closed(c);
 }
