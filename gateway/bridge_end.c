@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define SHUTDOWN_MS 8000
+#define SHUTDOWN_MS 5000
 #define GONE_MS 3000     // after the shutdown was answered
 #define KILLED_MS 10000
 
@@ -120,7 +120,7 @@ static void on_shutdown_answered(void *user, const json_t *re, const struct ck_f
         wait_in(e, LEAVING);
 }
 
-void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, bool graceful,
+void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, const char *why,
                 void (*done)(void *user), void *user)
 {
     struct ending *e = calloc(1, sizeof *e);
@@ -139,10 +139,10 @@ void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struc
     e->timer.data = e;
     if (!proc.pid)
         wait_in(e, LEAVING);
-    else if (!graceful)
+    else if (!why)
         kill_it(e);
     else
-        bridge_call(loop, socket_path, json_pack("{s:s}", "op", "shutdown"), NULL, 0, SHUTDOWN_MS,
+        bridge_call(loop, socket_path, json_pack("{s:s,s:s}", "op", "shutdown", "why", why), NULL, 0, SHUTDOWN_MS,
                     on_shutdown_answered, e);
 }
 

@@ -59,7 +59,7 @@ static void begin(struct drain *d)
     d->begun = true;
     d->g->draining = true;
     ck_log(CK_LOG_INFO, "serve", "draining on_exit=%s sessions=%zu", kill ? "kill" : "keep", registry_count(d->g->registry));
-    http_server_drain(d->g->http, GRACE_MS, on_http_drained, d);
+    http_server_drain(d->g->http, GRACE_MS, kill, on_http_drained, d);
     pool_close(d->g->pool, on_pool_closed, d);
     launcher_close(d->launcher); // fails what is still starting
     registry_drain(d->g->registry, kill, on_registry_quiet, d);

@@ -369,6 +369,7 @@ void conn_drain(struct http_conn *c)
 {
     if (c->ws)
         ws_close(c->ws, WS_RESTART, "gateway restarts");
-    else if ((c->state == CONN_HEAD && !c->in.n) || c->state == CONN_LINGER || (c->req && c->req->sse))
+    else if ((c->state == CONN_HEAD && !c->in.n) || c->state == CONN_LINGER ||
+             (c->req && c->req->sse && !c->srv->streams_end))
         conn_kill(c);
 }

@@ -144,7 +144,7 @@ struct http_server {
     struct ws_conn *orphans; // accepted after their client had left
     size_t nconns, nws;
     int port;
-    bool draining;
+    bool draining, streams_end;
     int64_t drain_deadline;
     void (*drained)(void *user);
     void *drained_user;

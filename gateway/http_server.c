@@ -268,9 +268,10 @@ static void close_listeners(struct http_server *s)
     s->nlisteners = 0;
 }
 
-void http_server_drain(struct http_server *s, int grace_ms, void (*done)(void *user), void *user)
+void http_server_drain(struct http_server *s, int grace_ms, bool streams_end, void (*done)(void *user), void *user)
 {
     s->draining = true;
+    s->streams_end = streams_end;
     s->drained = done;
     s->drained_user = user;
     s->drain_deadline = ck_mono_ms() + grace_ms;

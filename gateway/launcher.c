@@ -208,7 +208,7 @@ static void on_handle_closed(uv_handle_t *h)
         return;
     }
     log_last_words(x);
-    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, false, on_ended, x);
+    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, NULL, on_ended, x);
 }
 
 static void finish(struct launch *x)
@@ -329,7 +329,7 @@ static int spawn(struct launch *x)
 
 static void fail_early(struct launch *x)
 {
-    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, false, on_ended, x);
+    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, NULL, on_ended, x);
 }
 
 static void start_process(struct launch *x)

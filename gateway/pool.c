@@ -131,7 +131,7 @@ static void end_bridge(struct pool *p, struct bridge_proc *b)
     e->pool = p;
     e->b = b;
     p->ending++;
-    bridge_end(p->loop, b->dir, b->socket, b->proc, true, on_bridge_ended, e);
+    bridge_end(p->loop, b->dir, b->socket, b->proc, "the gateway stops", on_bridge_ended, e);
 }
 
 static void keep(struct pool *p, struct bridge_proc *b)

@@ -137,6 +137,12 @@ static void on_ended(void *user)
     registry_maybe_quiet(r);
 }
 
+static const char *end_reason(const struct registry *r)
+{
+    return r->draining ? "the gateway was stopped with --on-exit kill, which ends its sessions"
+                       : "the session was deleted";
+}
+
 void registry_delete(struct registry *r, struct session *s, registry_done done, void *user)
 {
     struct entry *e = (struct entry *)s;
@@ -157,7 +163,7 @@ void registry_delete(struct registry *r, struct session *s, registry_done done, 
     char dir[PATH_MAX];
     snprintf(dir, sizeof dir, "%.4000s/%s", r->sessions_dir, e->pub.id);
     struct ck_proc_id proc = e->proc ? e->proc->proc : (struct ck_proc_id){0, 0};
-    bridge_end(r->loop, dir, e->pub.socket, proc, true, on_ended, e);
+    bridge_end(r->loop, dir, e->pub.socket, proc, end_reason(r), on_ended, e);
 }
 
 // --- the end of the gateway ----------------------------------------------------------------------------

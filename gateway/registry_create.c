@@ -75,7 +75,7 @@ static void discard(struct registry *r, struct bridge_proc *b)
     d->r = r;
     d->b = b;
     r->nending++;
-    bridge_end(r->loop, b->dir, b->socket, b->proc, false, on_discarded, d);
+    bridge_end(r->loop, b->dir, b->socket, b->proc, NULL, on_discarded, d);
 }
 
 static void on_stored(void *user, const struct ck_err *err)

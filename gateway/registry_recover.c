@@ -85,7 +85,8 @@ static void on_stranger_ended(void *user)
 static void end_stranger(struct stranger *x, bool graceful)
 {
     ck_log(CK_LOG_INFO, "registry", "orphan_removed id=%s pid=%d", x->b->id, (int)x->b->proc.pid);
-    bridge_end(x->r->loop, x->b->dir, x->b->socket, x->b->proc, graceful, on_stranger_ended, x);
+    bridge_end(x->r->loop, x->b->dir, x->b->socket, x->b->proc, graceful ? "no session of this gateway" : NULL,
+               on_stranger_ended, x);
 }
 
 static bool fits_pool(const struct registry *r, const json_t *info)

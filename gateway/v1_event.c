@@ -70,6 +70,7 @@ int v1_event_read(const json_t *h, const struct ck_frame *f, struct v1_event *ou
     if (out->kind == V1_EVENT_GAP) {
         out->gap_from = (uint64_t)ck_json_int(h, "from", 0, NULL);
         out->gap_to = (uint64_t)ck_json_int(h, "to", 0, NULL);
+        out->gap_bytes = (uint64_t)ck_json_int(h, "bytes", 0, NULL);
     }
     if (out->kind == V1_EVENT_DONE)
         out->finished = f->nparts > PART_TEXT ? ck_frame_part(f, PART_TEXT) : ck_slice("{}", 2);

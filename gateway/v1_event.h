@@ -17,7 +17,7 @@ struct v1_event {
     enum v1_event_kind kind;
     const char *type;         // static: stream, display, update_display, result, error, ...
     uint64_t seq;             // 0 when it has none
-    uint64_t gap_from, gap_to; // V1_EVENT_GAP
+    uint64_t gap_from, gap_to, gap_bytes; // V1_EVENT_GAP
     char cell[64];            // "" when the event belongs to no cell
     struct ck_slice finished; // V1_EVENT_DONE: borrowed from the frame
 };

@@ -3,13 +3,15 @@
 // One run owns one link to the bridge: execute, then attach to that cell's events from its own
 // sequence number, so nothing is missed in between. A client that leaves does not end its cell: the
 // link is closed and the bridge goes on, or, when the request brought lines for input(), the run
-// stays until the cell ends to hand them out. Never holds output: what the client does not take
-// stays in the bridge's log.
+// stays until the cell ends to hand them out. What the client does not take stays in the bridge's log;
+// a bounded copy of the output is kept for the case that the bridge dies (v1_partial.h).
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
+#include "common/ck_time.h"
 #include "gateway/v1_deadline.h"
 #include "gateway/v1_event.h"
+#include "gateway/v1_partial.h"
 
 #include <stdlib.h>
 
@@ -27,6 +29,7 @@ struct v1_run {
     int64_t execute_rid, attach_rid, query_rid, stdin_rid;
     char cell[CK_UUID_MAX];
     uint64_t first_seq, gap_from, gap_to;
+    struct v1_partial partial;
 };
 
 static void run_free(struct v1_run *run)
@@ -35,6 +38,7 @@ static void run_free(struct v1_run *run)
     v1_deadline_free(run->deadline);
     session_unref(run->s);
     v1_cell_body_free(&run->body);
+    v1_partial_free(&run->partial);
     free(run);
 }
 
@@ -72,22 +76,32 @@ static void run_done(struct v1_run *run, uint64_t seq, struct ck_slice finished)
     run_free(run);
 }
 
-// The bridge went away in the middle of the cell: with it the VM. The client gets an ending all the
-// same, in the shape of every other.
+// The bridge went away before it could report the cell's end, and with it the VM. The client gets an
+// ending all the same, in the shape of every other, with the output that had arrived.
 static void run_lost(struct v1_run *run)
 {
-    bool gone = run->s->deleted;
-    json_t *o = json_pack("{s:s,s:[I,I],s:s,s:i,s:n,s:s,s:s,s:n,s:[],s:{s:s,s:s,s:[]},s:[],s:{},s:{s:i,s:i}}", "id",
-                          run->cell, "seq", (json_int_t)run->first_seq, (json_int_t)run->first_seq, "status",
-                          gone ? "cancelled" : "vm_died", "exit_code", gone ? 130 : 137, "execution_count", "stdout", "",
-                          "stderr", "", "result", "displays", "error", "ename", "SessionLost", "evalue",
-                          gone ? "the session was deleted while the cell ran"
-                               : "the session ended while the cell ran: create a new one with POST /v1/sessions",
-                          "traceback", "artifacts", "usage", "truncated", "stdout_bytes", 0, "stderr_bytes", 0);
+    const struct v1_partial *p = &run->partial;
+    bool ended = run->s->deleted; // on purpose; the bridge did not answer in time, so it was killed
+    char detail[320];
+    snprintf(detail, sizeof detail, "%s %s; what had arrived of its output is here",
+             !ended                ? "the session's process ended unexpectedly"
+             : run->gw->draining   ? "the gateway was stopped with --on-exit kill, which ended the session,"
+                                   : "the session was deleted",
+             p->started_ms ? "while the cell ran" : "before the cell began");
+    struct v1_partial_end end = {.cell = run->cell,
+                                 .status = ended ? "cancelled" : "vm_died",
+                                 .exit_code = ended ? 130 : 137,
+                                 .detail = detail,
+                                 .seq = run->first_seq,
+                                 .wall_ms = p->started_ms ? ck_mono_ms() - p->started_ms : 0};
     struct ck_buf b = CK_BUF_INIT;
-    ck_json_dump(o, &b);
-    json_decref(o);
-    run_done(run, 0, ck_buf_slice(&b));
+    struct ck_err err = CK_ERR_INIT;
+    if (v1_partial_json(p, &end, &b)) {
+        ck_fail(&err, 503, "no_memory", "%s", detail);
+        run_fail(run, &err);
+    } else {
+        run_done(run, 0, ck_buf_slice(&b));
+    }
     ck_buf_free(&b);
 }
 
@@ -144,6 +158,8 @@ static void run_event(struct v1_run *run, const json_t *h, const struct ck_frame
     }
     if (ev.kind == V1_EVENT_SKIP)
         return;
+    if (run->r)
+        v1_partial_take(&run->partial, f, &ev, ck_mono_ms());
     if (run->r && run->streaming)
         run_send_event(run, h, f, &ev);
     if (ev.kind == V1_EVENT_INPUT)

@@ -4,6 +4,7 @@
 #include "gateway/cli_show.h"
 #include "gateway/cli_sse.h"
 #include "gateway/v1_event.h"
+#include "gateway/v1_partial.h"
 #include "gateway/v1_text.h"
 
 #include <stdlib.h>
@@ -47,6 +48,20 @@ static void text(const uint8_t *data, size_t size)
     v1_text_free(&t);
 }
 
+// Whatever a bridge said before it died, the cell that is made of it is JSON.
+static void partial(const struct ck_frame *f, const struct v1_event *ev)
+{
+    struct v1_partial p = {.half = 64};
+    struct v1_partial_end end = {.cell = "c", .status = "vm_died", .detail = "d"};
+    struct ck_buf b = CK_BUF_INIT;
+    for (int i = 0; i < 3; i++)
+        v1_partial_take(&p, f, ev, 1);
+    if (p.head.bytes > 64 || p.tail.bytes > 64 || v1_partial_json(&p, &end, &b) || !ck_json_valid(b.p, b.n, NULL))
+        abort();
+    v1_partial_free(&p);
+    ck_buf_free(&b);
+}
+
 static void event(const struct ck_frame *f)
 {
     struct ck_slice h = ck_frame_part(f, 0);
@@ -63,6 +78,7 @@ static void event(const struct ck_frame *f)
         }
         if (json && ev.kind != V1_EVENT_INPUT && !ck_json_valid(b.p, b.n, NULL))
             abort();
+        partial(f, &ev);
     }
     ck_buf_free(&b);
     json_decref(header);
