@@ -201,3 +201,47 @@ bool cons_owns(const struct consumer *c, const char *session)
 }
 
 bool cons_owns_any(const void *consumer, const char *session) { return cons_owns(consumer, session); }
+
+unsigned cons_count(const struct consumers *t) { return t->count; }
+unsigned cons_sessions(const struct consumers *t) { return t->sessions; }
+
+void cons_at(const struct consumers *t, unsigned i, struct cons_seen *out)
+{
+    *out = (struct cons_seen){t->all[i]->name, t->all[i]->acked, t->all[i]->used, -1};
+}
+
+int cons_each_session(const struct consumers *t, cons_session_fn fn, void *user)
+{
+    int rc = 0;
+    for (const struct session *s = t->oldest; s && !rc; s = s->newer) {
+        int owner = s->owner ? (int)t->count - 1 : -1;
+        while (owner >= 0 && t->all[owner] != s->owner)
+            owner--;
+        rc = fn(user, &(struct cons_seen){s->id, s->acked, 0, owner});
+    }
+    return rc;
+}
+
+int cons_restore(struct consumers *t, const struct cons_seen *seen)
+{
+    bool is_new = false;
+    struct consumer *c = t->count < CONS_MAX ? cons_get(t, seen->name, &is_new) : NULL;
+    if (!c || !is_new)
+        return -1;
+    c->acked = seen->acked;
+    c->used = seen->used;
+    if (seen->used > t->clock)
+        t->clock = seen->used;
+    return 0;
+}
+
+int cons_restore_session(struct consumers *t, const struct cons_seen *seen)
+{
+    if (!seen->name[0] || seen->owner >= (int)t->count || t->sessions >= CONS_SESSIONS_MAX || find(t, seen->name))
+        return -1;
+    struct session *s = session_add(t, seen->name, seen->acked);
+    if (!s)
+        return -1;
+    s->owner = seen->owner >= 0 ? t->all[seen->owner] : NULL;
+    return 0;
+}

@@ -27,3 +27,19 @@ unsigned cons_attached(const struct consumers *t);
 int cons_learn(struct consumers *t, struct consumer *c, const char *session, uint64_t *from);
 bool cons_owns(const struct consumer *c, const char *session);
 bool cons_owns_any(const void *consumer, const char *session); // for ev_filter.owns
+
+// For positions that outlive the process (history.h). Consumers in any order, sessions from the
+// longest unused to the newest: restored in that order they are what they were, attached to nobody.
+struct cons_seen {
+    const char *name;    // of a consumer, or id of a session; the table's
+    uint64_t acked, used;
+    int owner;           // of a session: index of its consumer, -1 = forgotten
+};
+unsigned cons_count(const struct consumers *t);
+void cons_at(const struct consumers *t, unsigned i, struct cons_seen *out);
+unsigned cons_sessions(const struct consumers *t);
+typedef int (*cons_session_fn)(void *user, const struct cons_seen *session); // nonzero ends the walk
+int cons_each_session(const struct consumers *t, cons_session_fn fn, void *user);
+// Into a table that lacks it; -1 = known already, too long, no such owner, or full.
+int cons_restore(struct consumers *t, const struct cons_seen *consumer);
+int cons_restore_session(struct consumers *t, const struct cons_seen *session);

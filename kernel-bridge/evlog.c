@@ -163,15 +163,21 @@ static struct record *record_new(const struct ev_tag *tag, struct ck_blob *frame
     return r;
 }
 
+// A place for the next number. No memory even for a word: the oldest makes way, numbers stay true.
+static void ready_slot(struct evlog *l)
+{
+    if (!make_room(l))
+        return;
+    if (is_kept(*slot_at(l, l->base)))
+        drop(l, l->base);
+    l->lead_bytes += *slot_at(l, l->base) >> 1;
+    l->base++;
+    l->count--;
+}
+
 void evlog_append(struct evlog *l, const struct ev_tag *tag, struct ck_blob *frame)
 {
-    if (make_room(l)) { // no memory even for a word: the oldest makes way, numbers stay true
-        if (is_kept(*slot_at(l, l->base)))
-            drop(l, l->base);
-        l->lead_bytes += *slot_at(l, l->base) >> 1;
-        l->base++;
-        l->count--;
-    }
+    ready_slot(l);
     struct record *r = record_new(tag, frame);
     uint64_t seq = evlog_next(l);
     l->count++;
@@ -183,6 +189,42 @@ void evlog_append(struct evlog *l, const struct ev_tag *tag, struct ck_blob *fra
         *slot_at(l, seq) = dropped_slot(frame ? frame->n : 0);
         ck_blob_unref(frame);
     }
+    shrink(l);
+}
+
+int evlog_slot(const struct evlog *l, uint64_t seq, struct evlog_slot *out)
+{
+    *out = (struct evlog_slot){.frame = NULL};
+    if (seq < l->base || seq >= evlog_next(l))
+        return 0;
+    uintptr_t s = *slot_at(l, seq);
+    if (!is_kept(s)) {
+        out->dropped_bytes = s >> 1;
+        return 1;
+    }
+    const struct record *r = (const struct record *)s;
+    out->tag = (struct ev_tag){(enum ev_kind)r->kind, (enum ev_class)r->class, (enum jw_channel)r->channel, r->cell,
+                               r->session};
+    out->frame = r->frame;
+    return 1;
+}
+
+uint64_t evlog_lead_bytes(const struct evlog *l) { return l->lead_bytes; }
+
+int evlog_begin(struct evlog *l, uint64_t first, uint64_t lead_bytes)
+{
+    if (l->count || l->base != 1 || !first)
+        return -1;
+    l->base = first;
+    l->lead_bytes = lead_bytes;
+    return 0;
+}
+
+void evlog_append_dropped(struct evlog *l, size_t bytes)
+{
+    ready_slot(l);
+    *slot_at(l, evlog_next(l)) = dropped_slot(bytes);
+    l->count++;
     shrink(l);
 }
 

@@ -54,3 +54,17 @@ struct evlog_item {
 };
 // The next thing at or after `from` that the filter lets through.
 enum evlog_got evlog_read(const struct evlog *l, uint64_t from, const struct ev_filter *f, struct evlog_item *out);
+
+// For a log that outlives its process (history.h). `from` is evlog_first or the last *next.
+// 1 = *out is that number's event or what is left of it, 0 = there is none any more.
+struct evlog_slot {
+    struct ev_tag tag;           // strings are the log's
+    struct ck_blob *frame;       // NULL = dropped
+    size_t dropped_bytes;
+};
+int evlog_slot(const struct evlog *l, uint64_t seq, struct evlog_slot *out);
+uint64_t evlog_lead_bytes(const struct evlog *l); // of everything dropped before evlog_first
+// Makes an empty log begin at `first`, as if all before it had been dropped. -1 = it is not empty, or
+// first is 0.
+int evlog_begin(struct evlog *l, uint64_t first, uint64_t lead_bytes);
+void evlog_append_dropped(struct evlog *l, size_t bytes); // a number that is a hole from the start
