@@ -235,7 +235,9 @@ void br_cells_step(struct bridge *b, const struct trk_step *s, const struct kc_m
         input_event(b, s->cell, m->msg.part[JW_CONTENT]);
     if (s->replied || s->closing)
         br_changes_for_cell(b);
-    if (s->aborted || s->busy_changed || s->jupyter_replied)
+    // Whatever made the kernel come to rest, a late end of a cell that was reported before included: the
+    // session stays busy then, because others wait, so busy_changed does not tell.
+    if (s->busy_changed || trk_ready(b->trk))
         br_cells_dispatch(b);
 }
 

@@ -257,3 +257,55 @@ def test_what_later_versions_do_is_501(api, session):
     for verb in ("pause", "resume", "fork", "rollback"):
         r = api.post("/v1/sessions/%s/%s" % (session, verb), {})
         assert r.status == 501 and r.json()["reason"] == "not_implemented"
+
+
+def in_background(api, session, code, **fields):
+    """Posts a cell; the function that comes back waits for its end."""
+    import threading
+    out = {}
+    t = threading.Thread(target=lambda: out.update(api.cell(session, code, **fields)))
+    t.start()
+
+    def end(seconds=60):
+        t.join(seconds)
+        return out
+    return end
+
+
+def begun(api, session, end, mark="begun"):
+    """The cell has printed its mark, so the kernel is in the middle of it."""
+    for e in api.events("GET", "/v1/sessions/%s/events?from=0" % session):
+        if e.kind == "stream" and mark in e.json()["content"]["text"]:
+            return end
+
+
+@pytest.mark.parametrize("how", ["late after a time-out", "killed after a time-out", "late idle of the other door",
+                                 "cancelled", "died", "restarted"])
+def test_a_cell_that_waits_begins_when_the_kernel_rests_however_that_comes(gateway, api, session, how):
+    from harness.gateway import TOKEN
+    from harness.jupyter import Socket
+    sock = Socket(gateway, session, TOKEN)
+    first = None
+    if how == "late idle of the other door":
+        sock.send("execute_request", {"code": "print:begun\nlateidle:1500", "silent": False})
+        begun(api, session, None)
+    else:
+        code, fields = {"late after a time-out": ("deaf:3500", {"timeout_s": 1}),
+                        "killed after a time-out": ("hang", {"timeout_s": 1, "timeout": 90}),
+                        "died": ("sleep:500\nexit:3", {})}.get(how, ("sleep:60000", {}))
+        first = begun(api, session, in_background(api, session, "print:begun\n" + code, **fields))
+        if how == "restarted":
+            assert api.post("/v1/sessions/%s/restart" % session, timeout=90).status == 200
+    second = in_background(api, session, "print:next")
+    if how == "cancelled":
+        for e in api.events("GET", "/v1/sessions/%s/events?from=0" % session):
+            if e.kind == "start":
+                cell = e.json()["cell"]
+                break
+        assert api.delete("/v1/sessions/%s/cells/%s" % (session, cell)).status == 204
+    assert second().get("stdout") == "next\n", "the cell that waited never ran"
+    want = {"late after a time-out": "timeout", "killed after a time-out": "timeout", "cancelled": "cancelled",
+            "died": "kernel_died", "restarted": "interrupted"}
+    if first:
+        assert first()["status"] == want[how]
+    sock.close()

@@ -242,6 +242,8 @@ class Kernel:
         if self.silent_end == "noreply":
             return True
         self.reply("shell", ids, "execute_reply", body, header)
+        if (self.silent_end or "").startswith("late"):
+            time.sleep(int(self.silent_end[4:]) / 1000)
         return self.silent_end != "noidle"
 
     def failed(self, ename, evalue):
@@ -306,6 +308,12 @@ def c_count(k, n, ms):
 def c_hang(k, *ignored):
     k.ignores = set(ignored[0].split("+")) if ignored else {"message", "signal"}
     k.wait(3600)
+
+
+def c_deaf(k, ms):
+    k.ignores = {"message", "signal"}
+    k.wait(int(ms) / 1000)
+    k.ignores = set()
 
 
 def c_exit(k, code="1"):
@@ -406,6 +414,7 @@ COMMANDS = {
     "count": c_count,                                                # count:N:MS  0..N-1, MS apart
     "sleep": lambda k, ms: k.wait(int(ms) / 1000),                    # sleep:MS, an interrupt ends it
     "hang": c_hang,                                                  # hang[:message+signal] ignores these
+    "deaf": c_deaf,                                                  # deaf:MS  ignores interrupts, then goes on
     "die": c_exit, "exit": c_exit,                                   # exit:CODE of the kernel process
     "signal": c_signal,                                              # signal:NUMBER[:oom] ends the kernel
     "exit_qemu": lambda k, code="1": k.machine.exit(int(code)),      # the whole VM
@@ -420,6 +429,7 @@ COMMANDS = {
     "touch_many": c_touch_many,                                      # touch_many:N
     "display": c_display,                                            # display:MIME:BYTES
     "png": c_png,
+    "lateidle": lambda k, ms: setattr(k, "silent_end", "late" + ms), # lateidle:MS after its reply
     "noreply": c_end("noreply"), "noidle": c_end("noidle"),          # the cell's end is not told in full
     "agent": lambda k, what: k.machine.agent.misbehave(what),        # agent:WHAT see agent.py
     "env": lambda k, name: k.stream("%s\n" % k.machine.agent.kernel_env.get(name, "")),
