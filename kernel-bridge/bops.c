@@ -100,7 +100,11 @@ static int parse_ack(struct bop *b, struct ck_err *err)
     int64_t seq = ck_json_int(b->header, "seq", -1, err);
     if (err->status || seq < 0)
         return ck_fail(err, 400, "bad_field", "field \"seq\" must be a sequence number");
+    int64_t sent = ck_json_int(b->header, "sent", seq, err);
+    if (err->status || sent < seq)
+        return ck_fail(err, 400, "bad_field", "field \"sent\" must be a sequence number from \"seq\" on");
     b->seq = (uint64_t)seq;
+    b->sent = (uint64_t)sent;
     return 0;
 }
 

@@ -34,7 +34,7 @@ struct bop {
     enum bop_from from_kind;
     enum ev_mode mode;
     enum jw_channel channel;
-    uint64_t seq;
+    uint64_t seq, sent;
     int64_t timeout_ms, offset, length, limit, file_mode; // -1 where absent, timeout 0
     bool silent, allow_stdin, recursive;
 };

@@ -73,6 +73,7 @@ static void on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf)
     struct conn *c = h->data;
     (void)buf;
     if (n < 0) {
+        conn_peer_gone(c);
         conn_close(c);
         return;
     }
@@ -168,6 +169,8 @@ static void on_written(uv_write_t *w, int status)
     for (unsigned i = 0; i < c->batch_n; i++)
         ck_blob_unref(c->batch[i]);
     c->batch_n = 0;
+    if (status < 0 && c->reading && !c->closing)
+        return; // its last words may still be unread: the end is found by reading
     c->writing = false;
     if (status < 0)
         conn_close(c);

@@ -47,7 +47,7 @@ struct conn {
 
     bool attached;
     enum ev_mode mode;
-    uint64_t cursor;
+    uint64_t cursor, sent;
     char cell[CK_UUID_MAX];
     bool cell_seen; // its `cell` event was delivered
     struct consumer *consumer;
@@ -68,3 +68,4 @@ void svc_release_slot(struct service *s, struct conn *c);
 // conn_log.c: the next event for an attached connection as a frame (a new reference), NULL = none now
 struct ck_blob *conn_next_event(struct conn *c);
 void conn_detach(struct conn *c);
+void conn_peer_gone(struct conn *c); // the gateway closed it, or died: before conn_close()

@@ -54,6 +54,7 @@ int conn_attach(struct conn *c, const struct bop *op, struct ck_err *err)
     c->mode = op->mode;
     c->cursor = cursor;
     c->cell_seen = false;
+    c->sent = 0;
     snprintf(c->cell, sizeof c->cell, "%s", op->mode == EV_MODE_CELL ? op->cell : "");
     snprintf(text, sizeof text, "\"from\":%" PRIu64, cursor);
     svc_reply(c->s, conn_reply_to(c, op->rid), ck_slice_str(text), NULL, 0);
@@ -62,10 +63,20 @@ int conn_attach(struct conn *c, const struct bop *op, struct ck_err *err)
     return 0;
 }
 
-void conn_ack(struct conn *c, uint64_t seq)
+void conn_ack(struct conn *c, uint64_t seq, uint64_t sent)
 {
-    if (c->consumer && seq < c->cursor) // nobody can have seen what was not sent
-        cons_ack(c->s->b->cons, c->consumer, seq);
+    if (!c->consumer || seq >= c->cursor || sent >= c->cursor) // nobody can have seen what was not sent
+        return;
+    cons_ack(c->s->b->cons, c->consumer, seq);
+    c->sent = sent;
+}
+
+// A gateway that lives tells with its last ack what its client really has (sent = seq). One that was
+// killed could not: the kernel delivers what had been given to it, so that counts.
+void conn_peer_gone(struct conn *c)
+{
+    if (c->consumer)
+        cons_ack(c->s->b->cons, c->consumer, c->sent);
 }
 
 struct consumer *conn_consumer(const struct conn *c) { return c->consumer; }

@@ -293,7 +293,7 @@ static int handle(struct bridge *b, struct conn *c, const struct bop *op, struct
     case BOP_INFO: return op_info(b, c, op, err);
     case BOP_CLAIM: return op_claim(b, c, op, err);
     case BOP_ATTACH: return conn_attach(c, op, err);
-    case BOP_ACK: conn_ack(c, op->seq); return 0;
+    case BOP_ACK: conn_ack(c, op->seq, op->sent); return 0;
     case BOP_SEND: return br_jupyter_send(b, op, conn_consumer(c), c, err);
     case BOP_EXECUTE: return op_execute(b, c, op, err);
     case BOP_CELL: return op_cell(b, c, op, err);

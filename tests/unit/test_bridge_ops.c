@@ -120,6 +120,38 @@ static void an_operation_without_rid_is_only_right_where_none_is_answered(void *
     bop_free(&op);
 }
 
+static void an_ack_says_what_is_sure_and_what_was_sent(void **state)
+{
+    (void)state;
+    struct bop op;
+    struct ck_err err;
+    assert_int_equal(parse("{\"op\":\"ack\",\"seq\":3}", NULL, &op, &err), 0);
+    assert_true(op.seq == 3 && op.sent == 3);
+    bop_free(&op);
+    assert_int_equal(parse("{\"op\":\"ack\",\"seq\":3,\"sent\":9}", NULL, &op, &err), 0);
+    assert_true(op.seq == 3 && op.sent == 9);
+    bop_free(&op);
+    assert_int_equal(parse("{\"op\":\"ack\",\"seq\":3,\"sent\":2}", NULL, &op, &err), -1);
+    bop_free(&op);
+}
+
+static void a_shutdown_has_a_reason(void **state)
+{
+    (void)state;
+    struct bop op;
+    struct ck_err err;
+    char long_one[400];
+    assert_int_equal(parse("{\"op\":\"shutdown\",\"rid\":1}", NULL, &op, &err), 0);
+    assert_string_equal(op.why, "this session was shut down");
+    bop_free(&op);
+    assert_int_equal(parse("{\"op\":\"shutdown\",\"rid\":1,\"why\":\"so\"}", NULL, &op, &err), 0);
+    assert_string_equal(op.why, "so");
+    bop_free(&op);
+    snprintf(long_one, sizeof long_one, "{\"op\":\"shutdown\",\"rid\":1,\"why\":\"%0201d\"}", 0);
+    assert_int_equal(parse(long_one, NULL, &op, &err), -1);
+    bop_free(&op);
+}
+
 static void every_operation_has_a_name(void **state)
 {
     (void)state;
@@ -168,6 +200,8 @@ int main(void)
         cmocka_unit_test(good_operations_are_taken),
         cmocka_unit_test(bad_operations_are_refused_with_their_rid),
         cmocka_unit_test(an_operation_without_rid_is_only_right_where_none_is_answered),
+        cmocka_unit_test(an_ack_says_what_is_sure_and_what_was_sent),
+        cmocka_unit_test(a_shutdown_has_a_reason),
         cmocka_unit_test(every_operation_has_a_name),
         cmocka_unit_test(a_configuration_is_read_with_defaults),
         cmocka_unit_test(a_wrong_configuration_is_one_clear_error),
