@@ -153,6 +153,7 @@ struct ws_events {
     void (*on_too_large)(struct ws_conn *w, void *user, bool binary, struct ck_slice start);
     void (*on_drain)(struct ws_conn *w, void *user); // optional: queue is below the mark again
     void (*on_confirmed)(struct ws_conn *w, void *user); // optional: the answer to ws_confirm() came
+    void (*on_written)(struct ws_conn *w, void *user);   // optional: more was given to the kernel; see ws_written()
     // Exactly once, whoever closed; w is gone when it returns. code = the close code that was
     // received or sent, 1006 when there was none.
     void (*on_close)(struct ws_conn *w, void *user, int code);
@@ -180,10 +181,15 @@ size_t ws_queued(const struct ws_conn *w);
 // ws_reached: for the end of a connection, in on_close or before a ws_terminate(): up to where the
 // client has it as far as can be known: what its host acknowledged, or, when that threw bytes away
 // unread (a reset), what was confirmed. Never more, possibly less.
+// ws_written: up to where the output has left this host: it will arrive, even when this process is
+// killed, unless the network or the client's host is gone. ws_arrived: up to where the client's host
+// has acknowledged it (whether its program will read it is not known). While the socket is open.
 uint64_t ws_position(const struct ws_conn *w);
 void ws_confirm(struct ws_conn *w);
 uint64_t ws_confirmed(const struct ws_conn *w);
 uint64_t ws_reached(struct ws_conn *w);
+uint64_t ws_written(const struct ws_conn *w);
+uint64_t ws_arrived(const struct ws_conn *w);
 void ws_pause(struct ws_conn *w);  // stop reading from the client (pings are still answered from what came)
 void ws_resume(struct ws_conn *w);
 // Closing handshake, then TCP close (at once after 5 s); what is queued goes out first. Never use

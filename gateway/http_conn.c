@@ -231,6 +231,8 @@ static int on_writable(struct http_conn *c)
         out_consume(&c->out, s.n); // lws keeps a copy of what the kernel did not take
         c->write_deadline = ck_mono_ms() + HTTP_WRITE_MS;
     }
+    if (c->ws && c->ws->ev.on_written && !c->ws->close_sent)
+        c->ws->ev.on_written(c->ws, c->ws->user);
     after_write(c);
     if (c->killed)
         return 0;

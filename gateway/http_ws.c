@@ -285,26 +285,38 @@ uint64_t ws_confirmed(const struct ws_conn *w)
     return w->confirmed;
 }
 
+// What was given to the kernel, less what it still holds by this count (SIOCOUTQ: not acknowledged,
+// SIOCOUTQNSD: not sent). Under TLS the kernel counts more bytes than we do, so the answer is lower.
+static uint64_t given_less(const struct http_conn *c, unsigned long request)
+{
+    int held = 0;
+    if (ioctl(lws_get_socket_fd(c->wsi), request, &held) || held < 0)
+        return 0;
+    uint64_t out = lws_partial_buffered(c->wsi) ? c->flushed : c->out.consumed;
+    return out > (uint64_t)held ? out - (uint64_t)held : 0;
+}
+
+uint64_t ws_written(const struct ws_conn *w) { return w->conn ? given_less(w->conn, SIOCOUTQNSD) : 0; }
+uint64_t ws_arrived(const struct ws_conn *w) { return w->conn ? given_less(w->conn, SIOCOUTQ) : 0; }
+
 uint64_t ws_reached(struct ws_conn *w)
 {
     struct http_conn *c = w->conn;
     struct tcp_info ti;
     socklen_t len = sizeof ti;
-    int fd, sent = 0;
     if (!c)
         return w->reached;
-    fd = lws_get_socket_fd(c->wsi);
+    int fd = lws_get_socket_fd(c->wsi);
     if (w->confirmed > w->reached)
         w->reached = w->confirmed;
     // A host resets a connection whose program left bytes unread. Then, and when we ended it because
     // the client was silent, an acknowledgement says nothing about the program.
     bool orderly = !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
                    (ti.tcpi_state == TCP_ESTABLISHED || ti.tcpi_state == TCP_CLOSE_WAIT || ti.tcpi_state == TCP_LAST_ACK);
-    if (w->close_received || !orderly || ioctl(fd, SIOCOUTQ, &sent) || sent < 0)
+    if (w->close_received || !orderly)
         return w->reached;
-    uint64_t out = lws_partial_buffered(c->wsi) ? c->flushed : c->out.consumed;
-    out = out > (uint64_t)sent ? out - (uint64_t)sent : 0;
-    if (out > w->reached) // under TLS the kernel counts more bytes than we do: an older answer may be better
+    uint64_t out = given_less(c, SIOCOUTQ);
+    if (out > w->reached) // under TLS an older answer may be better
         w->reached = out;
     return w->reached;
 }

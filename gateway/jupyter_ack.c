@@ -25,3 +25,14 @@ uint64_t jup_ack_reached(struct jup_ack *a, uint64_t place)
     a->acked = seq;
     return seq;
 }
+
+uint64_t jup_ack_at(const struct jup_ack *a, uint64_t place)
+{
+    uint64_t seq = a->acked;
+    for (unsigned i = a->n; i > 0; i--) {
+        unsigned at = (a->first + i - 1) % JUP_ACK_MARKS;
+        if (a->mark[at].end <= place)
+            return a->mark[at].seq > seq ? a->mark[at].seq : seq;
+    }
+    return seq;
+}

@@ -21,4 +21,6 @@ void jup_ack_given(struct jup_ack *a, uint64_t seq, uint64_t end);
 // The client has the output up to `place`. Returns the newest seq that is there completely and was
 // not returned before, or 0.
 uint64_t jup_ack_reached(struct jup_ack *a, uint64_t place);
+// The newest seq that lies wholly before `place`, at least `acked`. Changes nothing.
+uint64_t jup_ack_at(const struct jup_ack *a, uint64_t place);
 static inline bool jup_ack_pending(const struct jup_ack *a) { return a->n > 0; }

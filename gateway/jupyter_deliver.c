@@ -130,5 +130,5 @@ void jup_deliver(struct jup_socket *k, const json_t *h, const struct ck_frame *f
     if (k->gap_count)
         return;
     jup_ack_given(&k->ack, k->last_seq, ws_position(k->ws));
-    jup_socket_ack_soon(k);
+    jup_position_given(k);
 }

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define LISTEN_MS 500      // how long a client without session_id may stay silent before it is attached
-#define ACK_MS 20          // at most so often is the client asked what it has
 #define RETRY_MS 100       // doubles
 #define RETRY_MAX 7        // 12.7 s in all
 #define LINGER_MS 1000     // between `dead` and the close
@@ -48,10 +47,10 @@ static struct jup_socket *socket_new(struct gateway *g, struct session *s)
         return NULL;
     k->g = g;
     k->session = session_ref(s);
-    uv_timer_init(g->loop, &k->ack_timer);
+    jup_position_init(k, g->loop);
     uv_timer_init(g->loop, &k->phase_timer);
-    k->ack_timer.data = k->phase_timer.data = k;
-    k->open_timers = 2;
+    k->phase_timer.data = k;
+    k->open_timers = 3;
     k->next = all;
     if (all)
         all->prev = k;
@@ -74,6 +73,7 @@ static void socket_free(struct jup_socket *k)
     bridge_link_close(k->link);
     session_unref(k->session);
     uv_close((uv_handle_t *)&k->ack_timer, timer_closed);
+    uv_close((uv_handle_t *)&k->sent_timer, timer_closed);
     uv_close((uv_handle_t *)&k->phase_timer, timer_closed);
 }
 
@@ -88,15 +88,7 @@ static void phase(struct jup_socket *k, enum jup_phase p, uint64_t ms)
         uv_timer_stop(&k->phase_timer);
 }
 
-// --- acknowledging -------------------------------------------------------------------------------
-
-// place: in the output of the socket, up to which the client has it.
-static void ack(struct jup_socket *k, uint64_t place)
-{
-    uint64_t seq = jup_ack_reached(&k->ack, place);
-    if (seq && k->link)
-        bridge_link_op(k->link, json_pack("{s:s,s:I}", "op", "ack", "seq", (json_int_t)seq), NULL, 0, NULL);
-}
+// --- attaching -----------------------------------------------------------------------------------
 
 // from: a sequence number, or 0 to resume after what this consumer acknowledged.
 static void attach(struct jup_socket *k, const char *consumer, uint64_t from)
@@ -105,34 +97,8 @@ static void attach(struct jup_socket *k, const char *consumer, uint64_t from)
     if (op)
         json_object_set_new(op, "from", from ? json_integer((json_int_t)from) : json_string("resume"));
     bridge_link_op(k->link, op, NULL, 0, &k->attach_rid);
+    jup_position_attached(k);
 }
-
-static void on_ack_timer(uv_timer_t *t) { jup_socket_ack_soon(t->data); }
-
-// At once after a pause, so that a gateway that is killed repeats next to nothing; paced in a flood.
-void jup_socket_ack_soon(struct jup_socket *k)
-{
-    int64_t now = ck_mono_ms(), wait = k->asked_ms + ACK_MS - now;
-    if (!k->ws || !jup_ack_pending(&k->ack) || uv_is_active((uv_handle_t *)&k->ack_timer))
-        return;
-    if (wait > 0) {
-        uv_timer_start(&k->ack_timer, on_ack_timer, (uint64_t)wait, 0);
-    } else {
-        k->asked_ms = now;
-        ws_confirm(k->ws); // nothing while one is on its way: its answer comes back here
-    }
-}
-
-static void on_confirmed(struct ws_conn *w, void *user)
-{
-    struct jup_socket *k = user;
-    if (!k)
-        return;
-    ack(k, ws_confirmed(w));
-    jup_socket_ack_soon(k);
-}
-
-// --- attaching -----------------------------------------------------------------------------------
 
 // A client without session_id may come back: under the session that it spoke, from where it was. One
 // that said good-bye (1000, 1001) is not waited for.
@@ -150,7 +116,7 @@ static void remember_absent(struct jup_socket *k, int code)
 // link goes, at the latest when the timer runs out.
 static void leave(struct jup_socket *k, int code)
 {
-    ack(k, ws_reached(k->ws));
+    jup_position_final(k);
     remember_absent(k, code);
     k->ws = NULL;
     session_connected(k->session, -1);
@@ -172,7 +138,7 @@ static void replace_older(struct jup_socket *k)
             continue;
         ck_log(CK_LOG_INFO, "jupyter", "socket_replaced kernel=%s", k->session->id);
         struct ws_conn *w = o->ws;
-        ack(o, ws_reached(w));
+        jup_position_final(o);
         ws_set_user(w, NULL);
         ws_close(w, CLOSE_REPLACED, "replaced by a newer connection of the same session_id");
         leave(o, CLOSE_REPLACED);
@@ -461,6 +427,20 @@ static void on_socket_drain(struct ws_conn *w, void *user)
         bridge_link_resume(k->link);
 }
 
+static void on_confirmed(struct ws_conn *w, void *user)
+{
+    (void)w;
+    if (user)
+        jup_position_confirmed(user);
+}
+
+static void on_written(struct ws_conn *w, void *user)
+{
+    (void)w;
+    if (user)
+        jup_position_written(user);
+}
+
 static void on_socket_close(struct ws_conn *w, void *user, int code)
 {
     (void)w;
@@ -473,5 +453,6 @@ static const struct ws_events socket_events = {
     .on_too_large = on_too_large,
     .on_drain = on_socket_drain,
     .on_confirmed = on_confirmed,
+    .on_written = on_written,
     .on_close = on_socket_close,
 };

@@ -50,7 +50,13 @@ struct jup_socket {
     int retries;
     struct jup_ack ack;
     int64_t asked_ms; // when the client was last asked what it has
-    uv_timer_t ack_timer, phase_timer;
+    struct {
+        uint64_t told;    // the last `sent` that the bridge was told
+        uint64_t sample;  // written at sample_ms; while its arrival is not late, what is written counts as sent
+        int64_t sample_ms, looked_ms;
+        unsigned late;    // looks in a row that found it late
+    } sent;
+    uv_timer_t ack_timer, sent_timer, phase_timer;
     int open_timers;
     bool freed;
     // for messages of our own
@@ -58,8 +64,8 @@ struct jup_socket {
     struct ck_buf parent; // of the newest iopub message
     uint64_t gap_count, gap_bytes;
     bool dead_said;
-    struct jup_sent sent[JUP_SENT_MAX];
-    unsigned sent_at;
+    struct jup_sent asked[JUP_SENT_MAX];
+    unsigned asked_at;
 };
 
 // jupyter_deliver.c
@@ -77,8 +83,15 @@ void jup_submit_too_large(struct jup_socket *k, bool binary, struct ck_slice sta
 void jup_submit_failed(struct jup_socket *k, int64_t rid, const struct ck_err *err); // the bridge refused it
 void jup_submit_free(struct jup_socket *k);
 
+// jupyter_position.c
+void jup_position_init(struct jup_socket *k, uv_loop_t *loop);  // its two timers
+void jup_position_given(struct jup_socket *k);     // an event was given to the socket
+void jup_position_written(struct jup_socket *k);   // bytes went to the client's host
+void jup_position_confirmed(struct jup_socket *k); // the client answered what it has
+void jup_position_attached(struct jup_socket *k);  // to the bridge, anew
+void jup_position_final(struct jup_socket *k);     // the client is gone, or is let go: before its link closes
+
 // jupyter_socket.c
 // A message of this session came. A socket that has no session_id says with it who it is.
 void jup_socket_spoke(struct jup_socket *k, const char *session);
-void jup_socket_ack_soon(struct jup_socket *k);
 void jup_socket_end(struct jup_socket *k); // the kernel is gone for good

@@ -9,7 +9,7 @@
 
 static void remember(struct jup_socket *k, const struct jup_in *m, int64_t rid)
 {
-    struct jup_sent *s = &k->sent[k->sent_at++ % JUP_SENT_MAX];
+    struct jup_sent *s = &k->asked[k->asked_at++ % JUP_SENT_MAX];
     s->rid = rid;
     s->channel = m->channel;
     s->header.n = 0;
@@ -20,14 +20,14 @@ static void remember(struct jup_socket *k, const struct jup_in *m, int64_t rid)
 void jup_submit_free(struct jup_socket *k)
 {
     for (unsigned i = 0; i < JUP_SENT_MAX; i++)
-        ck_buf_free(&k->sent[i].header);
+        ck_buf_free(&k->asked[i].header);
 }
 
 void jup_submit_failed(struct jup_socket *k, int64_t rid, const struct ck_err *err)
 {
     struct jup_head head;
     for (unsigned i = 0; i < JUP_SENT_MAX; i++) {
-        struct jup_sent *s = &k->sent[i];
+        struct jup_sent *s = &k->asked[i];
         if (rid && s->rid == rid && !jup_head_of(ck_buf_slice(&s->header), &head, NULL)) {
             jup_say_refused(k, s->channel, &head, ck_buf_slice(&s->header), "CellkeepError", err->text);
             s->rid = 0;

@@ -3,6 +3,7 @@ import threading
 import time
 
 import pytest
+import websocket
 
 from harness import procs
 from harness.gateway import TOKEN, Gateway, scratch, wait_for
@@ -94,6 +95,71 @@ def test_a_jupyter_client_goes_on_after_the_gateway_was_killed(start, state):
     mine = [m for m in seen.values() if m["parent_header"].get("msg_id") == mid]
     assert stdout(mine) == "".join("%d\n" % i for i in range(60)) and reply(mine)["status"] == "ok"
     again.close()
+
+
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
+def test_a_client_that_answers_pings_late_sees_each_message_once(start, state, v1):
+    """Its library answers a ping when its program asks for the next message, as python3-websocket's
+    does: the ping behind the last message before the crash is never answered."""
+    gw = start(state=state)
+    sid = gw.client().create()
+    sock = Socket(gw, sid, TOKEN, v1=v1)
+    sock.execute("print:warm")
+    mid = sock.send("execute_request", {"code": "count:40:400", "silent": False})
+    ids, text = [], []
+
+    def take(m):
+        if m["parent_header"].get("msg_id") == mid:
+            ids.append(m["header"]["msg_id"])
+            text.append(m["content"]["text"] if m["msg_type"] == "stream" else "")
+
+    for kill in range(4):
+        for _ in range(2):
+            take(sock.recv())
+        time.sleep(0.05)  # well before the next message, if the machine keeps up
+        gw.kill()
+        try:
+            while True:
+                take(sock.recv(5))
+        except (ConnectionError, OSError, websocket.WebSocketException):
+            pass
+        gw = start(state=state)
+        sock = Socket(gw, sid, TOKEN, session=sock.session, v1=v1)
+    for m in sock.until_done(mid, 60):
+        take(m)
+    assert "".join(text) == "".join("%d\n" % i for i in range(40))
+    assert len(ids) == len(set(ids)), "a message came twice"
+
+
+def test_a_client_that_reads_nothing_loses_nothing_when_the_gateway_is_killed(start, state):
+    """What left for the client's host counts as delivered, what waited in the gateway's does not."""
+    first = start(state=state)
+    sid = first.client().create()
+    sock = Socket(first, sid, TOKEN)
+    sock.execute("print:warm")
+    mid = sock.send("execute_request", {"code": "flood:400:60000\nprint:the end", "silent": False})
+    wait_for("the kernel is idle", 30, lambda: first.client().session(sid)["state"] == "idle")
+    first.kill()
+    order, seen = [], {}
+
+    def take(m):
+        if m["parent_header"].get("msg_id") == mid:
+            order.append(m["header"]["msg_id"])
+            seen[m["header"]["msg_id"]] = m
+
+    try:
+        while True:
+            take(sock.recv(5))
+    except (ConnectionError, OSError, websocket.WebSocketException):
+        pass
+    assert seen, "something had reached the client's host"
+    second = start(state=state)
+    again = Socket(second, sid, TOKEN, session=sock.session)
+    for m in again.until_done(mid, 60):
+        take(m)
+    texts = [m["content"]["text"] for m in seen.values() if m["msg_type"] == "stream"]
+    assert texts == ["x" * 59999 + "\n"] * 400 + ["the end\n"]
+    assert list(dict.fromkeys(order)) == list(seen)
 
 
 def test_sigterm_keeps_sessions_for_the_next_gateway(start, state):

@@ -80,6 +80,21 @@ static void an_event_counts_as_delivered_when_its_last_byte_is_there(void **stat
     assert_int_equal(jup_ack_reached(&a, 500), 0);
 }
 
+static void asking_how_far_a_place_is_changes_nothing(void **state)
+{
+    (void)state;
+    struct jup_ack a = {.n = 0};
+    jup_ack_given(&a, 5, 100);
+    jup_ack_given(&a, 7, 180);
+    assert_int_equal(jup_ack_at(&a, 99), 0);
+    assert_int_equal(jup_ack_at(&a, 179), 5);
+    assert_int_equal(jup_ack_at(&a, 1000), 7);
+    assert_int_equal(jup_ack_reached(&a, 100), 5);
+    assert_int_equal(jup_ack_at(&a, 0), 5); // never below what is sure
+    assert_int_equal(jup_ack_reached(&a, 180), 7);
+    assert_int_equal(jup_ack_at(&a, 0), 7);
+}
+
 static void a_full_ring_gets_coarser_and_never_early(void **state)
 {
     (void)state;
@@ -102,6 +117,7 @@ int main(void)
         cmocka_unit_test(variables_are_bounded),
         cmocka_unit_test(paths_become_guest_directories),
         cmocka_unit_test(an_event_counts_as_delivered_when_its_last_byte_is_there),
+        cmocka_unit_test(asking_how_far_a_place_is_changes_nothing),
         cmocka_unit_test(a_full_ring_gets_coarser_and_never_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
