@@ -33,7 +33,7 @@ static const struct setting SETTINGS[] = {
     {"state-dir", K_PATH, AT(state_dir), 0, 0, "DIR", "sessions, database, token"},
     {"cache-dir", K_PATH, AT(cache_dir), 0, 0, "DIR", "guest images and templates"},
     {"accel", K_ACCEL, AT(accel), 0, 0, "auto|kvm|tcg", "how virtual machines run (auto: kvm when it works)"},
-    {"memory-mb", K_INT, AT(memory_mb), 256, 32768, "N", "memory of a session (512)"},
+    {"memory-mb", K_INT, AT(memory_mb), 384, 32768, "N", "memory of a session (512)"},
     {"pool-size", K_INT, AT(pool_size), 0, 256, "N", "sessions started ahead (2)"},
     {"max-sessions", K_INT, AT(max_sessions), 0, 100000, "N", "sessions in all, 0 = no limit (50)"},
     {"allow-origin", K_TEXT, AT(allow_origin), 0, 0, "O", "origin allowed by CORS, or * (none)"},

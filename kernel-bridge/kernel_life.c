@@ -115,8 +115,9 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
         br_cell_decide(b, trk_status(c), end_rung_name(c->ending.rung), detail);
     } else if (ck_json_bool(push, "oom", false, NULL)) {
         br_cell_decide(b, CELL_OOM, "oom",
-                       "the VM ran out of memory, so the kernel was ended; a fresh kernel starts, files are kept, "
-                       "variables are lost; use less memory at a time or a session with more memory_mb");
+                       "the session ran out of memory, so the kernel was ended; a fresh kernel starts, files are kept, "
+                       "variables are lost; use less memory at a time, or start the gateway with a larger --memory-mb "
+                       "(all of its sessions have the same)");
     } else {
         if (sig > 0 && sig < 65)
             snprintf(detail, sizeof detail, "the kernel process was ended by signal %lld (%s)", (long long)sig,

@@ -10,7 +10,7 @@
 #define CK_HASH_MAX 65
 #define CK_TEMPLATE_VERSION 1
 #define CK_MEMORY_MB_DEFAULT 512
-#define CK_MEMORY_MB_MIN 256
+#define CK_MEMORY_MB_MIN 384 // with less, nothing is left for cells: the guest itself needs about 270
 #define CK_MEMORY_MB_MAX 32768
 
 struct ck_template {

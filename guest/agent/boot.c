@@ -22,6 +22,7 @@
 #define MODULES_MAX (16 * 1024)
 #define HOOK_FILE_MAX (1024 * 1024)
 #define DISK_WAIT_MS 10000
+#define SHM_OPTIONS "mode=1777"
 
 static int mount_at(const char *src, const char *dir, const char *type, unsigned long flags, const char *data,
                     struct ck_err *err)
@@ -150,7 +151,7 @@ static int mount_runtime(struct ck_err *err)
         mount_at("/sys", "/new/sys", NULL, MS_MOVE, NULL, err) < 0 ||
         mount_at("/dev", "/new/dev", NULL, MS_MOVE, NULL, err) < 0 ||
         mount_at("devpts", "/new/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "mode=0620,ptmxmode=0666", err) < 0 ||
-        mount_at("shm", "/new/dev/shm", "tmpfs", safe, "mode=1777", err) < 0)
+        mount_at("shm", "/new/dev/shm", "tmpfs", safe, SHM_OPTIONS, err) < 0)
         return -1;
     chmod("/new/dev/ptmx", 0666);
     if (symlink("/proc/self/fd", "/new/dev/fd") || symlink("/proc/self/fd/0", "/new/dev/stdin") ||
@@ -171,6 +172,13 @@ int ag_boot_root(struct ck_err *err)
     if (chdir("/new") < 0 || mount("/new", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 || chdir("/") < 0)
         return ck_fail_errno(err, errno, 500, "switch_root", "making the new root \"/\"");
     return 0;
+}
+
+int ag_boot_shm(struct ck_err *err)
+{
+    if (umount2("/dev/shm", MNT_DETACH) < 0)
+        return ck_fail_errno(err, errno, 500, "mount", "unmounting /dev/shm");
+    return mount_at("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, SHM_OPTIONS, err);
 }
 
 static void set(const char *path, const char *value)
@@ -194,6 +202,7 @@ void ag_boot_tune(void)
     set("/proc/sys/kernel/unprivileged_userns_clone", "0"); // the largest door into a kernel from an ordinary user
     set("/proc/sys/kernel/panic", "-1");                 // a panic ends the machine; its bridge reports vm_died
     set("/proc/sys/net/ipv4/ping_group_range", "0 65535");
+    set("/proc/sys/kernel/shm_rmid_forced", "1");        // System V shared memory goes with its last process
 }
 
 _Noreturn void ag_boot_poweroff(void)

@@ -15,9 +15,13 @@ int ag_boot_root(struct ck_err *err);
 // Kernel settings of a guest that is frozen and cloned: few idle wake-ups, no swapping of the mind.
 void ag_boot_tune(void);
 
-// lo up; eth0 10.0.2.15 with a route to the host's end alone, so that everything else is
-// unreachable at once.
+// lo up; eth0 10.0.2.15 with a route to the host's end alone, for TCP alone, so that everything else
+// is unreachable at once.
 int ag_boot_network(struct ck_err *err);
+
+// A fresh /dev/shm in the place of the present one. Constant work whatever the user left in it; memory that a
+// process still maps stays with that process.
+int ag_boot_shm(struct ck_err *err);
 
 // Never returns.
 _Noreturn void ag_boot_poweroff(void);

@@ -16,7 +16,10 @@
 
 #define ROOT "/sys/fs/cgroup"
 #define FILE_MAX (64 * 1024)
-#define RESERVE_BYTES (72u << 20) // the agent, the kernel, and enough page cache to keep running
+#define RESERVE_BYTES (70u << 20) // the agent, the kernel, and enough page cache to keep running
+// What the zygote keeps besides its own memory: page cache of library code, and the kernel's tables. All that it ever
+// mapped is three times as much; kept whole, the machine would be out of memory before the user reaches the limit.
+#define ZYGOTE_CACHE_BYTES (16u << 20)
 
 static int path_of(const char *name, const char *file, char *out, size_t room)
 {
@@ -127,8 +130,7 @@ void ag_cgroup_set_limits(void)
     char text[32];
     uint64_t zygote = read_number("zygote", "memory.stat", "anon");
     uint64_t total = memory_total(), taken = zygote + RESERVE_BYTES;
-    uint64_t mapped = read_number("zygote", "memory.stat", "file_mapped");
-    snprintf(text, sizeof text, "%llu", (unsigned long long)(zygote + mapped));
+    snprintf(text, sizeof text, "%llu", (unsigned long long)(zygote + ZYGOTE_CACHE_BYTES));
     write_file("zygote", "memory.min", text);
     // never below a quarter of the machine: a zygote grown out of proportion must not starve the user
     uint64_t limit = total > taken && total - taken > total / 4 ? total - taken : total / 4;

@@ -9,6 +9,7 @@
 // ports. The pid a kernel claims is believed only if it is an unknown child of ours.
 #include "guest/agent/kernel.h"
 
+#include "guest/agent/boot.h"
 #include "guest/agent/cgroup.h"
 #include "guest/agent/spawn.h"
 #include "common/ck_clean.h"
@@ -290,6 +291,8 @@ bool ag_kernel_reaped(struct ag_kernel *k, pid_t pid, int status)
         push_exit(k, pid, status, oom);
     k->pid = 0;
     kill_all(k); // what it left behind
+    // Shared memory is memory: kept, it would shrink the next kernel, after an oom until nothing starts any more.
+    ag_boot_shm(&(struct ck_err)CK_ERR_INIT);
     k->state = NONE;
     if (was == STOPPING) {
         proceed(k);

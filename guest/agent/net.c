@@ -1,5 +1,7 @@
 // The guest's addresses, by ioctl. There is no default route and no route to the virtual network
-// but its host end: a connect to anywhere else fails at once with "Network is unreachable".
+// but its host end: a connect to anywhere else fails at once with "Network is unreachable". Of the way
+// to the host's end only TCP may use it (the answers of kernel and agent): QEMU refuses a TCP connect by
+// itself, but would swallow a datagram without a word, so a rule says "unreachable" to all the rest.
 #include "guest/agent/boot.h"
 
 #include "common/ck_clean.h"
@@ -7,9 +9,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fib_rules.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <net/route.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -64,6 +69,53 @@ static int host_route(int fd, char *name, struct ck_err *err)
     return 0;
 }
 
+struct rule_request {
+    struct nlmsghdr head;
+    struct fib_rule_hdr rule;
+    struct rtattr priority_attr;
+    uint32_t priority;
+    struct rtattr proto_attr; // left out for a rule about all protocols
+    uint8_t proto, pad[3];
+};
+
+// One rule of the routing policy, for every protocol when proto is 0. The rule of the local addresses (priority 0)
+// stays the first one.
+static int add_rule(int fd, uint32_t priority, uint8_t action, uint8_t proto, struct ck_err *err)
+{
+    struct rule_request ask = {
+        .head = {.nlmsg_len = proto ? sizeof ask : offsetof(struct rule_request, proto_attr),
+                 .nlmsg_type = RTM_NEWRULE,
+                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK},
+        .rule = {.family = AF_INET, .action = action, .table = action == FR_ACT_TO_TBL ? RT_TABLE_MAIN : 0},
+        .priority_attr = {.rta_len = RTA_LENGTH(sizeof ask.priority), .rta_type = FRA_PRIORITY},
+        .priority = priority,
+        .proto_attr = {.rta_len = RTA_LENGTH(sizeof ask.proto), .rta_type = FRA_IP_PROTO},
+        .proto = proto};
+    struct {
+        struct nlmsghdr head;
+        struct nlmsgerr result;
+        uint8_t rest[sizeof ask];
+    } answer;
+    if (send(fd, &ask, ask.head.nlmsg_len, 0) < 0)
+        return ck_fail_errno(err, errno, 500, "network", "routing policy");
+    ssize_t n = recv(fd, &answer, sizeof answer, 0);
+    if (n < (ssize_t)NLMSG_LENGTH(sizeof answer.result) || answer.head.nlmsg_type != NLMSG_ERROR)
+        return ck_fail(err, 500, "network", "routing policy: no answer");
+    if (answer.result.error && answer.result.error != -EEXIST)
+        return ck_fail_errno(err, -answer.result.error, 500, "network", "routing policy");
+    return 0;
+}
+
+static int only_tcp_leaves(struct ck_err *err)
+{
+    CK_CLEAN_FD int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (fd < 0)
+        return ck_fail_errno(err, errno, 500, "network", "routing socket");
+    if (add_rule(fd, 100, FR_ACT_TO_TBL, IPPROTO_TCP, err) < 0)
+        return -1;
+    return add_rule(fd, 101, FR_ACT_UNREACHABLE, 0, err);
+}
+
 int ag_boot_network(struct ck_err *err)
 {
     char eth[] = "eth0";
@@ -75,5 +127,5 @@ int ag_boot_network(struct ck_err *err)
         return ck_fail_errno(err, errno, 500, "network", "no IPv6 on eth0");
     if (up(fd, "lo", err) < 0 || set_address(fd, eth, err) < 0 || up(fd, eth, err) < 0)
         return -1;
-    return host_route(fd, eth, err);
+    return host_route(fd, eth, err) < 0 ? -1 : only_tcp_leaves(err);
 }

@@ -115,6 +115,36 @@ def show_errors():
     linecache.clearcache()
 
 
+class LateJedi:
+    """In the place of jedi in IPython's completer: imported when somebody uses it (`%config IPCompleter.use_jedi`)."""
+
+    def __getattr__(self, name):
+        import jedi
+        import jedi.api.classes
+        import jedi.api.helpers
+        from IPython.core import completer
+
+        jedi.settings.case_insensitive_completion = False
+        completer.jedi = jedi
+        return getattr(jedi, name)
+
+
+def import_completer():
+    """Completion does without jedi (cellkeep_hook), which would take 7 MB of every session."""
+    sys.modules["jedi"] = None  # an import of it fails
+    try:
+        from IPython.core import completer
+    finally:
+        del sys.modules["jedi"]
+    completer.jedi, completer.JEDI_INSTALLED = LateJedi(), True
+
+
+def import_ipykernel():
+    import_completer()
+    for name in ("cellkeep_hook", "ipykernel.inprocess", "IPython.core.completerlib"):
+        importlib.import_module(name)
+
+
 def steps():
     """(percent when it begins, text, function). The first one is all that a kernel needs."""
 
@@ -122,7 +152,7 @@ def steps():
         return lambda: [importlib.import_module(name) for name in names]
 
     return [
-        (8, "importing ipykernel", imports("cellkeep_hook", "ipykernel.inprocess", "IPython.core.completerlib")),
+        (8, "importing ipykernel", import_ipykernel),
         (20, "importing numpy and pandas", imports("numpy", "numpy.random", "pandas")),
         (34, "importing matplotlib", imports("matplotlib.pyplot", "matplotlib_inline.backend_inline", "mpl_toolkits")),
         (42, "drawing a first figure", draw_figure),

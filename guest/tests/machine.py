@@ -1,32 +1,17 @@
-"""One guest under QEMU without gateway, bridge or template, and its agent's protocol from Python.
+"""One guest, restored from a template, without gateway, bridge and jail, and its agent's protocol from Python.
 
 For the tests of this folder and for trying things by hand:
-    m = Machine(image, folder); m.boot(); m.agent.call("ping")
+    m = Machine("build/bench/vmm_restore", template_folder); m.start(); m.agent.call("ping"); m.stop()
 """
 import hashlib
 import hmac
 import json
 import os
-import re
-import socket
 import subprocess
 import time
 import uuid
 
 import zmq
-
-PORTS = range(5555, 5561)
-BOOT_DEADLINE = 400
-
-
-def free_ports(n):
-    socks = [socket.socket() for _ in range(n)]
-    for s in socks:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in socks]
-    for s in socks:
-        s.close()
-    return ports
 
 
 class Agent:
@@ -100,57 +85,22 @@ class Agent:
 
 
 class Machine:
-    def __init__(self, image, folder, memory_mb=512):
-        self.image, self.folder, self.memory_mb = image, str(folder), memory_mb
-        self.process = self.agent = None
+    def __init__(self, restorer, template):
+        self.command = [restorer, "--attend", template]
+        self.process = self.agent = self.port = None
 
-    def _disk(self):
-        raw, disk = f"{self.folder}/raw", f"{self.folder}/disk.qcow2"
-        with open(raw, "wb") as f:
-            f.truncate(1 << 30)
-        subprocess.run(["mke2fs", "-q", "-t", "ext4", "-L", "cellkeep", raw], check=True)
-        subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, disk], check=True)
-        os.unlink(raw)
-        return disk
-
-    def _arguments(self, disk):
-        khz = int(float(re.search(r"cpu MHz\s*: ([\d.]+)", open("/proc/cpuinfo").read()).group(1)) * 1000)
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS))))
-        forwards = "".join(f",hostfwd=tcp:127.0.0.1:{host}-10.0.2.15:{guest}" for guest, host in self.ports.items())
-        return [
-            "qemu-system-x86_64", "-M", "microvm,acpi=on,rtc=on,pit=on,pic=on,isa-serial=on", "-accel", "tcg",
-            "-cpu", "max", "-m", str(self.memory_mb), "-nodefaults", "-no-user-config", "-no-reboot",
-            "-display", "none", "-serial", f"file:{self.folder}/console.log",
-            "-kernel", f"{self.image}/vmlinuz", "-initrd", f"{self.image}/initrd", "-append",
-            "console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check psi=0 cellkeep.mode=template"
-            f" tsc_early_khz={khz} lpj={4 * khz}",
-            "-drive", f"if=none,id=root,file={self.image}/root.erofs,format=raw,readonly=on",
-            "-device", "virtio-blk-device,drive=root,serial=root",
-            "-drive", f"if=none,id=disk,file={disk},format=qcow2",
-            "-device", "virtio-blk-device,drive=disk,serial=disk",
-            "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng",
-            "-netdev", f"user,id=net,restrict=on,ipv6=off{forwards}", "-device", "virtio-net-device,netdev=net",
-        ]
-
-    def console(self):
-        try:
-            return open(f"{self.folder}/console.log", errors="replace").read()
-        except FileNotFoundError:
-            return ""
-
-    def boot(self):
-        self.process = subprocess.Popen(self._arguments(self._disk()), stdin=subprocess.DEVNULL)
-        end = time.monotonic() + BOOT_DEADLINE
-        while "cellkeep-agent: template-ready" not in self.console():
-            if self.process.poll() is not None or time.monotonic() > end or "cellkeep-agent: failed" in self.console():
-                raise RuntimeError("the guest did not boot:\n" + self.console()[-2000:])
-            time.sleep(0.3)
-        self.agent = Agent(self.ports[5560])
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        said = self.process.stdout.readline()
+        if not said:
+            raise RuntimeError("the guest was not restored, see above")
+        self.port = json.loads(said)["agent_port"]
+        self.agent = Agent(self.port)
 
     def stop(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
+        """The exit code of what held the guest: 0 when all went well to the end."""
+        self.process.communicate()
+        return self.process.returncode
 
 
 def sha256(data):

@@ -1,28 +1,35 @@
 """The agent in a real guest, asked directly: what the gateway's own tests cannot reach or cannot tell apart.
 
-    CELLKEEP_IMAGE=<image folder> pytest guest/tests
+One guest for all, restored from the template of the build under test (made first when there is none).
 """
 import os
+import subprocess
 import time
 
 import pytest
 
 from machine import Agent, Machine, sha256
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("CELLKEEP_BUILD", "build"))
+
+
+def template():
+    made = subprocess.run([BUILD + "/cellkeep", "template", "build"], stdout=subprocess.PIPE, check=True, text=True)
+    return made.stdout.splitlines()[-1]
+
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory):
-    image = os.environ.get("CELLKEEP_IMAGE")
-    if not image:
-        pytest.skip("CELLKEEP_IMAGE is not set: the folder that guest/image/build.sh printed")
-    m = Machine(image, tmp_path_factory.mktemp("guest"))
+def machine():
+    m = Machine(BUILD + "/bench/vmm_restore", template())
+    m.start()
     try:
-        m.boot()
         assert m.agent.call("hello")["kernel_pid"] > 1
         assert m.agent.personalise("guest-1")["ok"] is True
         yield m
     finally:
-        m.stop()
+        code = m.stop()
+    assert code == 0
 
 
 @pytest.fixture
@@ -41,7 +48,7 @@ def shell(agent, cmd, **kw):
 
 
 def test_the_old_key_is_not_heard_any_more(machine, agent):
-    stranger = Agent(machine.ports[5560])
+    stranger = Agent(machine.port)
     stranger.n = 1 << 60
     stranger.send("ping")
     with pytest.raises(TimeoutError):
@@ -152,6 +159,43 @@ def test_what_the_template_left_behind_is_the_users(agent):
     assert "fontlist" in shell(agent, "ls ~/.cache/matplotlib")
 
 
+# --- the network ----------------------------------------------------------------------------------
+
+
+NETWORK = """
+import errno, socket
+def tell(what, kind, to, proto=0, connect=False, data=b"x"):
+    s = socket.socket(socket.AF_INET, kind, proto)
+    s.settimeout(20)
+    try:
+        if connect or kind == socket.SOCK_STREAM:
+            s.connect(to)
+            s.send(data)
+        else:
+            s.sendto(data, to)
+        print(what, "sent")
+    except OSError as e:
+        print(what, errno.errorcode.get(e.errno, e))
+UDP, TCP, PING = socket.SOCK_DGRAM, socket.SOCK_STREAM, bytes([8, 0, 0, 0, 0, 0, 0, 1])
+for ip in ("10.0.2.2", "10.0.2.3", "8.8.8.8", "255.255.255.255"):
+    tell("udp", UDP, (ip, 53)); tell("connected-udp", UDP, (ip, 53), connect=True)
+    tell("ping", UDP, (ip, 0), proto=socket.IPPROTO_ICMP, data=PING)
+    tell("udp-lite", UDP, (ip, 53), proto=136)
+    tell("tcp", TCP, (ip, 53))
+for ip in ("127.0.0.1", "10.0.2.15"):
+    tell("udp", UDP, (ip, 53)); tell("ping", UDP, (ip, 0), proto=socket.IPPROTO_ICMP, data=PING)
+    tell("tcp", TCP, (ip, 53))
+"""
+
+
+def test_what_goes_nowhere_is_told_at_once_and_the_guest_itself_is_reached(agent):
+    agent.put("/home/user/network.py", NETWORK.encode())
+    told = shell(agent, "python3 network.py").splitlines()
+    nowhere = ["udp ENETUNREACH", "connected-udp ENETUNREACH", "ping ENETUNREACH", "udp-lite ENETUNREACH"]
+    assert told == [*nowhere, "tcp ECONNREFUSED", *3 * [*nowhere, "tcp ENETUNREACH"],
+                    *2 * ["udp sent", "ping sent", "tcp ECONNREFUSED"]]
+
+
 # --- changes --------------------------------------------------------------------------------------
 
 
@@ -248,6 +292,49 @@ def test_bad_starts_are_refused_with_the_reason(agent):
     assert agent.call("kernel_start", key="", cwd="/", env={})["error"]["reason"] == "bad_field"
     assert agent.call("kernel_start", key="k", cwd="x", env={})["error"]["reason"] == "bad_field"
     assert agent.call("kernel_start", key="k", cwd="/", env={"A": 1})["error"]["reason"] == "bad_env"
+
+
+USER_MIB = 180  # what README.md promises to the code of a session of 512 MB
+
+
+def test_the_user_has_the_memory_that_was_promised(agent):
+    start(agent)
+    shell(agent, f"python3 -c 'x = bytearray(b\"1\") * ({USER_MIB} << 20)'")
+
+
+def test_the_page_cache_is_not_the_users_memory(agent):
+    start(agent)
+    shell(agent, "head -c 300M /dev/zero > big; cat big | wc -c; rm big", timeout_ms=120000)
+    shell(agent, f"python3 -c 'x = bytearray(b\"1\") * ({USER_MIB} << 20)'")
+
+
+def test_the_user_meets_the_users_limit_before_the_machine_is_full(agent):
+    start(agent)
+
+    def events():
+        return dict(line.split() for line in shell(agent, "cat /sys/fs/cgroup/user/memory.events").splitlines())
+
+    before = events()
+    end, _, _ = agent.command(cmd="python3 -c 'x = [bytearray(b\"1\") * (1 << 20) for _ in range(4000)]'")
+    assert end["signal"] == 9
+    after = events()
+    assert int(after["oom"]) > int(before["oom"]) and int(after["oom_kill"]) == int(before["oom_kill"]) + 1
+
+
+def test_shared_memory_goes_with_its_kernel_and_files_stay(agent):
+    start(agent)
+    fill = "mkdir -p /dev/shm/a/b; head -c 50M /dev/zero > /dev/shm/a/b/c; echo kept > /tmp/kept; ipcmk -M 1000000"
+    shell(agent, fill)
+    assert shell(agent, "grep -c . /proc/sysvipc/shm").strip() == "1"  # the heading: nobody is attached
+    used = agent.call("usage")["memory_bytes"]
+    start(agent)
+    assert shell(agent, "ls -A /dev/shm; stat -c %a /dev/shm; cat /tmp/kept").split() == ["1777", "kept"]
+    assert agent.call("usage")["memory_bytes"] < used - (40 << 20)
+    # a process that outlives the kernel keeps what it has mapped
+    holder = agent.call("command", cmd="exec 9> /dev/shm/mine; echo x >&9; sleep 3; echo y >&9 && cat /proc/self/fd/9")
+    start(agent)
+    end, _ = agent.push(lambda h: h.get("ev") == "exit" and h["pid"] == holder["pid"])
+    assert end["code"] == 0
 
 
 def test_the_agent_answers_while_memory_runs_out(agent):

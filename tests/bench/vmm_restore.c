@@ -2,6 +2,10 @@
 // then, in one process a session, enter the jail, start QEMU, restore, run, and hear the guest's agent.
 //
 //   vmm_restore [--no-jail] [--hold MS] TEMPLATE_DIR [SESSIONS]
+//   vmm_restore --attend TEMPLATE_DIR
+//
+// The second form lends one guest, without a jail, to whoever started it (guest/tests): it prints the agent's port and
+// lets the guest run until its standard input ends.
 //
 // Prints one JSON line a session and one in all; exit code 0 when every guest answered. All sessions
 // run at once, from one sealed memfd, so that sharing is tested too.
@@ -30,9 +34,10 @@ struct session {
     struct ck_machine *m;
     uv_loop_t loop;
     char dir[64];
-    bool jailed, failed;
+    bool jailed, failed, attend;
     unsigned hold_ms;
     uv_timer_t wait;
+    uv_poll_t input; // initialised when attended
     int64_t t_start, t_prepared, t_loaded, t_running, t_answer;
 };
 
@@ -42,7 +47,13 @@ static void fail(struct session *s, const char *what, const char *why)
     s->failed = true;
 }
 
-static void on_closed(void *user) { uv_close((uv_handle_t *)&((struct session *)user)->wait, NULL); }
+static void on_closed(void *user)
+{
+    struct session *s = user;
+    uv_close((uv_handle_t *)&s->wait, NULL);
+    if (s->attend)
+        uv_close((uv_handle_t *)&s->input, NULL);
+}
 
 static void on_quit(struct ck_machine *m, const struct ck_err *err, void *user)
 {
@@ -113,6 +124,26 @@ static void on_held(uv_timer_t *t)
         give_up(s, "quit", &err);
 }
 
+static void on_input(uv_poll_t *p, int status, int events)
+{
+    (void)events;
+    struct session *s = p->data;
+    struct ck_err err = CK_ERR_INIT;
+    char ignored[256];
+    if (status == 0 && read(STDIN_FILENO, ignored, sizeof ignored) > 0)
+        return;
+    uv_poll_stop(p);
+    if (ck_machine_quit(s->m, on_quit, s, &err))
+        give_up(s, "quit", &err);
+}
+
+static void attend(struct session *s)
+{
+    printf("{\"agent_port\":%u}\n", (unsigned)ck_machine_port(s->m, CK_VM_PORT_AGENT));
+    fflush(stdout);
+    uv_poll_start(&s->input, UV_READABLE | UV_DISCONNECT, on_input);
+}
+
 static void on_running(struct ck_machine *m, const struct ck_err *err, void *user)
 {
     (void)m;
@@ -125,7 +156,10 @@ static void on_running(struct ck_machine *m, const struct ck_err *err, void *use
     if (!guest_answers(s, ck_mono_ms() + ANSWER_MS))
         fail(s, "guest", "did not answer");
     s->t_answer = ck_mono_us();
-    uv_timer_start(&s->wait, on_held, s->hold_ms, 0);
+    if (s->attend)
+        attend(s);
+    else
+        uv_timer_start(&s->wait, on_held, s->hold_ms, 0);
 }
 
 static void on_loaded(struct ck_machine *m, const struct ck_err *err, void *user)
@@ -180,6 +214,11 @@ static int run_session(struct session *s, const char *template_dir, int ram_fd, 
     uv_loop_init(&s->loop);
     uv_timer_init(&s->loop, &s->wait);
     s->wait.data = s;
+    s->input.data = s;
+    if (s->attend && uv_poll_init(&s->loop, &s->input, STDIN_FILENO)) {
+        fail(s, "--attend", "standard input must be a pipe");
+        return 1;
+    }
     struct ck_machine_opts o = {.loop = &s->loop, .template = &s->t, .disk = disk, .ram_fd = ram_fd};
     if (s->jailed)
         ck_machine_ports_fixed(o.host_port);
@@ -197,13 +236,15 @@ static int run_session(struct session *s, const char *template_dir, int ram_fd, 
 
 int main(int argc, char **argv)
 {
-    bool jail = true;
+    bool jail = true, attended = false;
     unsigned hold = 1000;
     int n = 0, fd, bad = 0;
     const char *words[2] = {NULL, "1"};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--no-jail"))
             jail = false;
+        else if (!strcmp(argv[i], "--attend"))
+            attended = true;
         else if (!strcmp(argv[i], "--hold") && i + 1 < argc)
             hold = (unsigned)atoi(argv[++i]);
         else if (n < 2)
@@ -215,17 +256,17 @@ int main(int argc, char **argv)
     int64_t t0 = ck_mono_us();
     if (!n || ck_template_load(words[0], NULL, &t, &err) || ck_path(ram, sizeof ram, &err, "%s/ram", t.dir) ||
         ck_ramfd_load(ram, ck_template_ram_bytes(&t), &fd, &err)) {
-        fprintf(stderr, "vmm_restore: %s\n", n ? err.text : "usage: vmm_restore [--no-jail] [--hold MS] TEMPLATE_DIR [N]");
+        fprintf(stderr, "vmm_restore: %s\n", n ? err.text : "usage: vmm_restore [--no-jail] [--hold MS] [--attend] TEMPLATE_DIR [N]");
         return 1;
     }
     int64_t t_ram = ck_mono_us() - t0;
     int sessions = atoi(words[1]);
     for (int i = 0; i < sessions; i++) {
-        struct session s = {.hold_ms = hold};
+        struct session s = {.hold_ms = hold, .attend = attended};
         snprintf(s.dir, sizeof s.dir, "/tmp/vmm-restore-%d-%d", (int)getpid(), i);
         bad |= ck_mkdirs(s.dir, 0700, &err);
         if (fork() == 0)
-            _exit(run_session(&s, words[0], fd, jail));
+            _exit(run_session(&s, words[0], fd, jail && !attended));
     }
     for (int status, left = sessions; left && wait(&status) > 0; left--)
         bad |= !WIFEXITED(status) || WEXITSTATUS(status);

@@ -101,7 +101,7 @@ static void wrong_values_are_named(void **state)
     refused("--accel", "fast", "must be auto, kvm or tcg");
     refused("--on-exit", "stay", "must be keep or kill");
     refused("--on-exit", "pause", "not available yet");
-    refused("--memory-mb", "64", "from 256");
+    refused("--memory-mb", "383", "from 384");
     refused("--base-url", "/a b", "letters");
     refused("--base-url", "/a<b", "letters");
     refused("--log-level", "loud", "debug, info, warn or error");

@@ -38,7 +38,7 @@ static void put(const char *name, const char *text) { assert_int_equal(ck_write_
 static struct ck_template whole(void)
 {
     struct ck_template t = {.hash = HASH, .image = IMAGE, .qemu = "7.2.22 (Debian)", .qemu_path = "/usr/bin/qemu-system-x86_64",
-                            .cpu = "max", .accel = CK_ACCEL_TCG, .memory_mb = 256, .state_bytes = 5, .tsc_khz = 2600000,
+                            .cpu = "max", .accel = CK_ACCEL_TCG, .memory_mb = 512, .state_bytes = 5, .tsc_khz = 2600000,
                             .created_us = 1};
     snprintf(t.dir, sizeof t.dir, "%s", at("templates/" HASH));
     return t;
@@ -56,7 +56,7 @@ static int setup(void **state)
     put("images/" IMAGE "/initrd", "x");
     put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":1}");
     put("templates/" HASH "/ram", "x");
-    assert_int_equal(truncate(at("templates/" HASH "/ram"), 256 << 20), 0);
+    assert_int_equal(truncate(at("templates/" HASH "/ram"), 512 << 20), 0);
     put("templates/" HASH "/state", "state");
     put("templates/" HASH "/disk.qcow2", "QFI\xfb...");
     put("templates/" HASH "/blank.qcow2", "QFI\xfb...");
@@ -80,7 +80,7 @@ static void a_whole_template_is_read_as_it_was_written(void **state)
     assert_string_equal(t.image_dir, at("images/" IMAGE));
     assert_string_equal(t.qemu, w.qemu);
     assert_string_equal(t.cpu, "max");
-    assert_int_equal(t.memory_mb, 256);
+    assert_int_equal(t.memory_mb, 512);
     assert_int_equal(t.tsc_khz, 2600000);
     assert_int_equal(t.accel, CK_ACCEL_TCG);
 }
@@ -130,7 +130,7 @@ static void a_truncated_memory_or_state_is_refused(void **state)
     (void)state;
     assert_int_equal(truncate(at("templates/" HASH "/ram"), 255 << 20), 0);
     refused("ram has");
-    assert_int_equal(truncate(at("templates/" HASH "/ram"), 256 << 20), 0);
+    assert_int_equal(truncate(at("templates/" HASH "/ram"), 512 << 20), 0);
     put("templates/" HASH "/state", "stat");
     refused("state has 4 bytes instead of 5");
 }
