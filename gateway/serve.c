@@ -18,6 +18,7 @@
 #include "gateway/template_run.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +37,7 @@ struct serve {
     struct drain drain;
     uv_loop_t loop;
     char exe[PATH_MAX];
+    int template_fd;
 };
 
 static int check_host(struct serve *s, struct ck_err *err)
@@ -54,6 +56,7 @@ static int get_template(struct serve *s, int *ram_fd, struct ck_err *err)
         return rc;
     snprintf(s->g.accelerator, sizeof s->g.accelerator, "%s", s->template.accelerator);
     snprintf(s->g.accel_reason, sizeof s->g.accel_reason, "%s", s->template.reason);
+    s->template_fd = open(s->template.dir, O_PATH | O_DIRECTORY | O_CLOEXEC); // held: it is in use, and not to be pruned
     ck_log(CK_LOG_INFO, "serve", "accelerator=%s reason=\"%s\"", s->g.accelerator, s->g.accel_reason);
     if (ck_path(path, sizeof path, err, "%s/ram", s->template.dir))
         return -1;
@@ -130,6 +133,8 @@ static void free_parts(struct serve *s)
     launcher_free(s->launcher);
     auth_free(s->g.auth);
     uv_loop_close(&s->loop);
+    if (s->template_fd > 0)
+        close(s->template_fd);
     state_dir_close(&s->state);
     config_free(&s->config);
 }

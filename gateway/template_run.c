@@ -21,8 +21,9 @@ static void child(const char *exe, const struct config *c, int out, pid_t parent
 {
     static const char *const accels[] = {"auto", "kvm", "tcg"};
     char memory[16];
-    const char *argv[16] = {exe, "template", "ensure", "--json", "--cache-dir", c->cache_dir, "--accel", accels[c->accel], "--memory-mb", memory};
-    int n = 10;
+    const char *argv[16] = {exe, "template", "ensure", "--json", "--cache-dir", c->cache_dir, "--accel", accels[c->accel], "--memory-mb", memory,
+                            "--state-dir", c->state_dir};
+    int n = 12;
     snprintf(memory, sizeof memory, "%d", c->memory_mb);
     if (c->qemu) {
         argv[n++] = "--qemu";

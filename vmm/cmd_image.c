@@ -155,6 +155,7 @@ int ck_cmd_image(int argc, char **argv)
         return ck_cmd_fail("image", &err);
     ck_cmd_size(image.root_bytes, size);
     fprintf(stderr, "image: %s (%s) ready after %.1f s\n", image.hash, size, (double)(ck_mono_ms() - t0) / 1000);
+    ck_cmd_prune("image", o.cache_dir);
     printf("%s\n", image.dir);
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "vmm/cmd_opts.h"
 
 #include "common/ck_fs.h"
+#include "vmm/cache.h"
 #include "vmm/template.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 // As the gateway's config_default_dir; the rooms do not know each other.
@@ -59,7 +61,9 @@ static int take(struct ck_cmd_opts *o, int c, const char *option, struct ck_err 
     case 'c':
         o->cache_given = true;
         return ck_path(o->cache_dir, PATH_MAX, err, "%s", optarg);
-    case 's': return ck_path(o->state_dir, PATH_MAX, err, "%s", optarg);
+    case 's':
+        o->state_given = true;
+        return ck_path(o->state_dir, PATH_MAX, err, "%s", optarg);
     case 'm': return parse_memory(optarg, &o->memory_mb, err);
     case 'a': o->accel = optarg; return 0;
     case 'i': o->image = optarg; return 0;
@@ -121,6 +125,26 @@ void ck_cmd_progress(int percent, const char *text, void *user)
         fprintf(stderr, "template: %3d %% %s\n", percent, text);
     else
         fprintf(stderr, "template: %s\n", text);
+}
+
+static void count(char *text, size_t room, unsigned n, const char *one, const char *many)
+{
+    size_t at = strlen(text);
+    if (n)
+        snprintf(text + at, room - at, "%s%u %s", at ? ", " : "", n, n == 1 ? one : many);
+}
+
+void ck_cmd_prune(const char *name, const char *cache)
+{
+    struct ck_pruned gone;
+    char what[160] = "", size[32];
+    ck_cache_prune(cache, (int64_t)time(NULL), &gone);
+    count(what, sizeof what, gone.templates, "template", "templates");
+    count(what, sizeof what, gone.images, "image", "images");
+    count(what, sizeof what, gone.rootfs, "root file system", "root file systems");
+    ck_cmd_size(gone.bytes, size);
+    if (what[0])
+        fprintf(stderr, "%s: removed what nobody used for %d days: %s (%s freed)\n", name, CK_CACHE_KEEP_S / 86400, what, size);
 }
 
 void ck_cmd_size(uint64_t bytes, char out[32])

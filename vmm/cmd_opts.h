@@ -12,7 +12,7 @@ struct ck_cmd_opts {
     const char *accel, *image, *qemu, *recipe, *agent; // NULL when not given (accel: "auto")
     unsigned memory_mb;
     bool json, rebuild, help;
-    bool cache_given; // --cache-dir was on the command line
+    bool cache_given, state_given; // --cache-dir, --state-dir were on the command line
 };
 
 // argv[0] is skipped; words that are no options are counted in *nwords and listed in words (at most
@@ -29,6 +29,9 @@ struct ck_cmd_progress {
     char text[128];
 };
 void ck_cmd_progress(int percent, const char *text, void *user);
+
+// Removes from the cache what is old and needed by nobody (vmm/cache.h); one line about it, if anything.
+void ck_cmd_prune(const char *name, const char *cache);
 
 // "1.5 GiB"
 void ck_cmd_size(uint64_t bytes, char out[32]);

@@ -5,6 +5,7 @@
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
+#include "vmm/cache.h"
 #include "vmm/cmd_opts.h"
 #include "vmm/template.h"
 
@@ -62,6 +63,10 @@ int ck_cmd_template(int argc, char **argv)
         return ck_cmd_fail("template", &err);
     fprintf(stderr, "template: %s (%s) ready after %.1f s\n", t.hash, ck_vm_accel_name(choice.accel),
             (double)(ck_mono_ms() - t0) / 1000);
+    if (o.state_given && ck_cache_register(o.cache_dir, o.state_dir, &err))
+        fprintf(stderr, "template: the cache cannot be told who uses it: %s\n", err.text);
+    if (!strcmp(words[0], "build"))
+        ck_cmd_prune("template", o.cache_dir);
     if (o.json)
         return print_json(&t, &choice);
     printf("%s\n", t.dir);

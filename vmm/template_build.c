@@ -8,6 +8,7 @@
 #include "common/ck_time.h"
 #include "vmm/accel.h"
 #include "vmm/boot.h"
+#include "vmm/cache.h"
 #include "vmm/disk.h"
 #include "vmm/host.h"
 #include "vmm/image.h"
@@ -297,11 +298,14 @@ static int find(struct job *j, struct ck_template *out, struct ck_accel_choice *
 
 static int ensure(struct job *j, struct ck_template *out, struct ck_accel_choice *choice, struct ck_err *err)
 {
-    CK_CLEAN_FD int lock_fd = -1;
+    CK_CLEAN_FD int lock_fd = -1, use_fd = -1;
     if (prepare(j, choice, err))
         return -1;
-    if (!j->o->rebuild && !existing(j, out))
+    ck_cache_lock(j->cache, false, &use_fd); // nothing is pruned while we look and build
+    if (!j->o->rebuild && !existing(j, out)) {
+        ck_cache_touch(out->dir, "template.json");
         return 0;
+    }
     if (ck_mkdirs(j->templates, 0755, err) || lock(j, &lock_fd, err))
         return -1;
     struct ck_err quiet = CK_ERR_INIT; // another builder may have finished while we waited

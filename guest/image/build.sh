@@ -93,10 +93,21 @@ need() {
   [ "$free" -ge "$1" ] || die "$cache has $free MB free and about $1 MB are needed"
 }
 
-# The last line of the log without the escape sequences of progress displays.
+# The end of the log as lines of text, without what only a terminal understands.
+end_of_log() {
+  local first=1
+  [ "$(stat -c %s "$log")" -le "$1" ] || first=2 # the first one is cut
+  tail -c "$1" "$log" | tr '\r' '\n' | LC_ALL=C sed 's/\x1b\[[0-9;?]*[A-Za-z]//g' | LC_ALL=C tr -cd '\n[:print:]' |
+    tail -n "+$first"
+}
+
+# The last line that is whole: what is being written just now would be cut somewhere.
 last_words() {
-  tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | sed 's/\x1b\[[0-9;]*[A-Za-z]/\n/g' | grep -v '^ *$' |
-    tail -n 1 | cut -c1-90
+  local line words=''
+  while IFS= read -r line; do
+    [ -z "${line// /}" ] || words=$line
+  done < <(end_of_log 4000)
+  echo "${words:0:90}"
 }
 
 # Runs a step in the background, with a sign of life every few seconds. Its namespaces of processes
@@ -114,7 +125,7 @@ run_step() {
   done
   if ! wait "$job"; then
     job=''
-    { grep -iE '(^|[^a-z])error' "$log" | head -n 5; tail -n 15 "$log"; } >&2 || true
+    { end_of_log 1000000 | grep -iE '(^|[^a-z])error' | head -n 5; end_of_log 8000 | tail -n 15; } >&2 || true
     die "$(explain)"
   fi
   job=''
@@ -145,12 +156,13 @@ make_image() {
   check_tools
   need 200
   say "packing agent and kernel modules (4/4)"
+  touch "$1/rootfs.json" # the last use, for what removes old ones
   work=$(mktemp -d "$cache/images/tmp.XXXXXX")
   chmod 755 "$work"
   log=$work.log
   if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" &&
     ln "$1/root.erofs" "$1/vmlinuz" "$work/"; } 2>"$log"; then
-    tail -n 15 "$log" >&2
+    end_of_log 8000 | tail -n 15 >&2
     die "$(explain)"
   fi
   rm -f "$log"
