@@ -10,6 +10,7 @@ struct bridge_call {
     int64_t rid;
     bridge_call_done done; // NULL once it was called or the call was cancelled
     void *user;
+    int timeout_ms;
     struct ck_err start_error; // a failure before anything could start; told from the loop
 };
 
@@ -65,23 +66,52 @@ static void on_timeout(uv_timer_t *t)
     finish(c, NULL, NULL, &err);
 }
 
-struct bridge_call *bridge_call(uv_loop_t *loop, const char *socket_path, json_t *op, const struct ck_slice *parts,
-                                uint32_t nparts, int timeout_ms, bridge_call_done done, void *user)
+static void on_open(struct bridge_link *l, void *user)
 {
-    static const struct bridge_link_events ev = {.on_frame = on_frame, .on_close = on_close};
+    struct bridge_call *c = user;
+    (void)l;
+    uv_timer_start(&c->timer, on_timeout, (uint64_t)c->timeout_ms, 0);
+}
+
+static const struct bridge_link_events call_events = {.on_open = on_open, .on_frame = on_frame, .on_close = on_close};
+
+struct bridge_call *bridge_call_over(uv_loop_t *loop, bridge_open_fn open, void *context, json_t *op,
+                                     const struct ck_slice *parts, uint32_t nparts, int timeout_ms, bridge_call_done done,
+                                     void *user)
+{
     struct bridge_call *c = calloc(1, sizeof *c);
     if (!c)
         abort(); // a few hundred bytes: nothing useful can go on
     c->done = done;
     c->user = user;
+    c->timeout_ms = timeout_ms;
     uv_timer_init(loop, &c->timer);
     c->timer.data = c;
     c->rid = json_integer_value(json_object_get(op, "rid")); // the caller's, or else a fresh one
-    c->link = bridge_link_open(loop, socket_path, &ev, c, &c->start_error);
+    c->link = open(context, &call_events, c, &c->start_error);
     if (!c->link)
         json_decref(op);
     else if (bridge_link_op(c->link, op, parts, nparts, &c->rid) < 0)
         ck_fail(&c->start_error, 413, "too_large", "the operation is too large for the session");
-    uv_timer_start(&c->timer, on_timeout, c->start_error.status ? 0 : (uint64_t)timeout_ms, 0);
+    if (c->start_error.status)
+        uv_timer_start(&c->timer, on_timeout, 0, 0);
     return c;
+}
+
+struct at_socket {
+    uv_loop_t *loop;
+    const char *path;
+};
+
+static struct bridge_link *open_socket(void *context, const struct bridge_link_events *ev, void *user, struct ck_err *err)
+{
+    const struct at_socket *at = context;
+    return bridge_link_open(at->loop, at->path, ev, user, err);
+}
+
+struct bridge_call *bridge_call(uv_loop_t *loop, const char *socket_path, json_t *op, const struct ck_slice *parts,
+                                uint32_t nparts, int timeout_ms, bridge_call_done done, void *user)
+{
+    struct at_socket at = {loop, socket_path};
+    return bridge_call_over(loop, open_socket, &at, op, parts, nparts, timeout_ms, done, user);
 }

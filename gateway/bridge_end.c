@@ -1,6 +1,6 @@
 // The end of a bridge, as a chain: shutdown operation -> wait -> SIGKILL -> wait -> remove the folder.
-// Waiting polls the process' start time (a few times a second at most): bridges of an earlier gateway
-// are not our children, so there is no SIGCHLD for them.
+// Without a folder the last step is left out. Waiting polls the process' start time (a few times a
+// second at most): bridges of an earlier gateway are not our children, so there is no SIGCHLD for them.
 #include "gateway/bridge_end.h"
 
 #include "common/ck_cgroup.h"
@@ -16,7 +16,7 @@
 #define GONE_MS 3000     // after the shutdown was answered
 #define KILLED_MS 10000
 
-enum phase { ASKING, LEAVING, KILLED, REMOVING };
+enum phase { ASKING, WATCHED, LEAVING, KILLED, REMOVING };
 
 struct ending {
     uv_timer_t timer;
@@ -69,6 +69,10 @@ static void remove_folder(struct ending *e)
     e->phase = REMOVING;
     e->work.data = e;
     uv_timer_stop(&e->timer);
+    if (!*e->dir) {
+        uv_close((uv_handle_t *)&e->timer, on_closed);
+        return;
+    }
     uv_queue_work(e->loop, &e->work, do_remove, on_removed);
 }
 
@@ -98,7 +102,9 @@ static void on_timer(uv_timer_t *t)
         return;
     }
     e->waited += e->delay;
-    if (e->phase == LEAVING && e->waited > GONE_MS) {
+    if (e->phase == WATCHED && e->waited > GONE_MS) {
+        uv_close((uv_handle_t *)&e->timer, on_closed);
+    } else if (e->phase == LEAVING && e->waited > GONE_MS) {
         kill_it(e);
     } else if (e->phase == KILLED && e->waited > KILLED_MS) {
         ck_log(CK_LOG_ERROR, "registry", "bridge_stuck pid=%d", (int)e->proc.pid);
@@ -120,8 +126,8 @@ static void on_shutdown_answered(void *user, const json_t *re, const struct ck_f
         wait_in(e, LEAVING);
 }
 
-void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, const char *why,
-                void (*done)(void *user), void *user)
+static struct ending *ending_new(uv_loop_t *loop, const char *dir, struct ck_proc_id proc, void (*done)(void *user),
+                                 void *user)
 {
     struct ending *e = calloc(1, sizeof *e);
     if (!e)
@@ -130,13 +136,20 @@ void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struc
     e->proc = proc;
     e->done = done;
     e->user = user;
-    snprintf(e->dir, sizeof e->dir, "%s", dir);
+    snprintf(e->dir, sizeof e->dir, "%s", dir ? dir : "");
     e->next = endings;
     if (e->next)
         e->next->prev = e;
     endings = e;
     uv_timer_init(loop, &e->timer);
     e->timer.data = e;
+    return e;
+}
+
+void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, const char *why,
+                void (*done)(void *user), void *user)
+{
+    struct ending *e = ending_new(loop, dir, proc, done, user);
     if (!proc.pid)
         wait_in(e, LEAVING);
     else if (!why)
@@ -146,9 +159,14 @@ void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struc
                     on_shutdown_answered, e);
 }
 
+void bridge_await(uv_loop_t *loop, struct ck_proc_id proc, bool force, void (*done)(void *user), void *user)
+{
+    wait_in(ending_new(loop, NULL, proc, done, user), force ? LEAVING : WATCHED);
+}
+
 void bridge_end_kill_all(void)
 {
     for (const struct ending *e = endings; e; e = e->next)
-        if (e->proc.pid)
+        if (e->proc.pid && e->phase != WATCHED)
             ck_proc_signal(e->proc, SIGKILL, NULL);
 }

@@ -22,6 +22,8 @@ struct bridge_link {
     int64_t next_rid;
     int open_handles;
     bool connected, paused, closed, over_mark, delivering;
+    void (*ended)(void *owner);
+    void *owner;
     struct write_req *early; // written before the connection stood, in order
     struct write_req **early_end;
 };
@@ -53,6 +55,8 @@ void bridge_link_close(struct bridge_link *l)
     if (!l || l->closed)
         return;
     l->closed = true;
+    if (l->ended)
+        l->ended(l->owner);
     uv_close((uv_handle_t *)&l->pipe, on_handle_closed);
     uv_close((uv_handle_t *)&l->timer, on_handle_closed);
 }
@@ -200,15 +204,14 @@ static void on_timer(uv_timer_t *t)
     fail(l, &err);
 }
 
-struct bridge_link *bridge_link_open(uv_loop_t *loop, const char *socket_path,
-                                     const struct bridge_link_events *ev, void *user, struct ck_err *err)
+static bool fits(const char *socket_path)
 {
-    struct bridge_link *l;
-    if (strlen(socket_path) >= sizeof((struct sockaddr_un *)0)->sun_path) {
-        ck_fail(err, 500, "path_too_long", "the state folder's path is too long for a unix socket");
-        return NULL;
-    }
-    l = calloc(1, sizeof *l);
+    return strlen(socket_path) < sizeof((struct sockaddr_un *)0)->sun_path;
+}
+
+struct bridge_link *bridge_link_hold(uv_loop_t *loop, const struct bridge_link_events *ev, void *user, struct ck_err *err)
+{
+    struct bridge_link *l = calloc(1, sizeof *l);
     if (!l) {
         ck_fail(err, 503, "no_memory", "out of memory");
         return NULL;
@@ -221,8 +224,42 @@ struct bridge_link *bridge_link_open(uv_loop_t *loop, const char *socket_path,
     uv_timer_init(loop, &l->timer);
     l->pipe.data = l->timer.data = l;
     l->open_handles = 2;
+    return l;
+}
+
+void bridge_link_begin(struct bridge_link *l, const char *socket_path)
+{
+    struct ck_err err = CK_ERR_INIT;
+    if (!fits(socket_path)) {
+        ck_fail(&err, 500, "path_too_long", "the state folder's path is too long for a unix socket");
+        fail(l, &err);
+        return;
+    }
     uv_timer_start(&l->timer, on_timer, CONNECT_MS, 0);
     uv_pipe_connect(&l->connect, &l->pipe, socket_path, on_connected);
+}
+
+void bridge_link_fail(struct bridge_link *l, const struct ck_err *err)
+{
+    fail(l, err);
+}
+
+void bridge_link_on_end(struct bridge_link *l, void (*ended)(void *owner), void *owner)
+{
+    l->ended = ended;
+    l->owner = owner;
+}
+
+struct bridge_link *bridge_link_open(uv_loop_t *loop, const char *socket_path,
+                                     const struct bridge_link_events *ev, void *user, struct ck_err *err)
+{
+    if (!fits(socket_path)) {
+        ck_fail(err, 500, "path_too_long", "the state folder's path is too long for a unix socket");
+        return NULL;
+    }
+    struct bridge_link *l = bridge_link_hold(loop, ev, user, err);
+    if (l)
+        bridge_link_begin(l, socket_path);
     return l;
 }
 

@@ -29,6 +29,13 @@ struct bridge_link_events {
 // later failure arrives through on_close, never from inside this call.
 struct bridge_link *bridge_link_open(uv_loop_t *loop, const char *socket_path,
                                      const struct bridge_link_events *ev, void *user, struct ck_err *err);
+// A link that is not connected yet: operations wait in it until bridge_link_begin() connects it, or
+// bridge_link_fail() ends it through on_close. Neither may be called from inside bridge_link_hold().
+struct bridge_link *bridge_link_hold(uv_loop_t *loop, const struct bridge_link_events *ev, void *user, struct ck_err *err);
+void bridge_link_begin(struct bridge_link *l, const char *socket_path);
+void bridge_link_fail(struct bridge_link *l, const struct ck_err *err);
+// Called once when the link is over, whoever ended it, before on_close.
+void bridge_link_on_end(struct bridge_link *l, void (*ended)(void *owner), void *owner);
 // No callback after this. NULL is fine. May be called from any callback of the link.
 void bridge_link_close(struct bridge_link *l);
 void bridge_link_set_user(struct bridge_link *l, void *user);
@@ -52,4 +59,10 @@ struct bridge_call;
 typedef void (*bridge_call_done)(void *user, const json_t *re, const struct ck_frame *frame, const struct ck_err *err);
 struct bridge_call *bridge_call(uv_loop_t *loop, const char *socket_path, json_t *op, const struct ck_slice *parts,
                                 uint32_t nparts, int timeout_ms, bridge_call_done done, void *user);
+// The same on a link of its own that `open` makes (it may be one that waits); timeout_ms counts from
+// when the link is connected.
+typedef struct bridge_link *(*bridge_open_fn)(void *context, const struct bridge_link_events *ev, void *user, struct ck_err *err);
+struct bridge_call *bridge_call_over(uv_loop_t *loop, bridge_open_fn open, void *context, json_t *op,
+                                     const struct ck_slice *parts, uint32_t nparts, int timeout_ms, bridge_call_done done,
+                                     void *user);
 void bridge_call_cancel(struct bridge_call *c); // done will not be called; NULL is fine

@@ -1,6 +1,7 @@
 // Parses the command line of the client subcommands and holds their help texts. Prints nothing.
 #include "gateway/cli_args.h"
 
+#include <assert.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,15 +33,20 @@ const char cli_run_help[] =
 const char cli_session_help[] =
     "usage: cellkeep session create [--name NAME]\n"
     "       cellkeep session list\n"
-    "       cellkeep session get|delete|interrupt|restart NAME|ID ...\n"
+    "       cellkeep session get|delete|interrupt|restart|pause|resume NAME|ID ...\n"
+    "       cellkeep session fork [--count N] NAME|ID\n"
+    "       cellkeep session checkpoint [--name NAME] NAME|ID\n"
+    "       cellkeep session checkpoints NAME|ID\n"
+    "       cellkeep session rollback NAME|ID CHECKPOINT\n"
     "\n"
-    "  -n, --name NAME    a name for the new session\n"
+    "  -n, --name NAME    a name for the new session or checkpoint\n"
+    "      --count N      how many forks (1)\n"
     "      --json         print JSON instead of a table\n"
     "      --url URL      the gateway (CELLKEEP_URL; default " CLI_DEFAULT_URL ")\n"
     "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
     "  -h, --help         this text\n";
 
-enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON };
+enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON, OPT_COUNT };
 
 #define COMMON_OPTIONS                                                                                       \
     {"url", required_argument, NULL, OPT_URL}, {"token", required_argument, NULL, OPT_TOKEN},                \
@@ -146,41 +152,78 @@ int cli_run_args_parse(int argc, char **argv, cli_env_fn env, struct cli_run_arg
     return run_operands(argc, argv, out, err);
 }
 
+static const char *const SESSION_VERBS[] = {
+    [CLI_SESSION_CREATE] = "create",           [CLI_SESSION_LIST] = "list",
+    [CLI_SESSION_GET] = "get",                 [CLI_SESSION_DELETE] = "delete",
+    [CLI_SESSION_INTERRUPT] = "interrupt",     [CLI_SESSION_RESTART] = "restart",
+    [CLI_SESSION_PAUSE] = "pause",             [CLI_SESSION_RESUME] = "resume",
+    [CLI_SESSION_FORK] = "fork",               [CLI_SESSION_CHECKPOINT] = "checkpoint",
+    [CLI_SESSION_CHECKPOINTS] = "checkpoints", [CLI_SESSION_ROLLBACK] = "rollback",
+};
+static_assert(sizeof SESSION_VERBS / sizeof *SESSION_VERBS == CLI_SESSION_VERBS, "a word for every verb");
+#define SESSION_WORDS "create, list, get, delete, interrupt, restart, pause, resume, fork, checkpoint, checkpoints or rollback"
+
 static int session_verb(const char *word, struct cli_session_args *out, struct ck_err *err)
 {
-    static const char *const words[] = {
-        [CLI_SESSION_CREATE] = "create", [CLI_SESSION_LIST] = "list",           [CLI_SESSION_GET] = "get",
-        [CLI_SESSION_DELETE] = "delete", [CLI_SESSION_INTERRUPT] = "interrupt", [CLI_SESSION_RESTART] = "restart",
-    };
-    for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(words[i], word)) {
+    for (unsigned i = 0; i < CLI_SESSION_VERBS; i++)
+        if (!strcmp(SESSION_VERBS[i], word)) {
             out->verb = (enum cli_session_verb)i;
             return 0;
         }
-    return ck_fail(err, 400, "usage", "unknown verb %.60s: create, list, get, delete, interrupt or restart", word);
+    return ck_fail(err, 400, "usage", "unknown verb %.60s: " SESSION_WORDS, word);
+}
+
+static int check_number(const struct cli_session_args *a, struct ck_err *err)
+{
+    const char *word = SESSION_VERBS[a->verb];
+    switch (a->verb) {
+    case CLI_SESSION_CREATE:
+    case CLI_SESSION_LIST:
+        return a->nids ? ck_fail(err, 400, "usage", "session %s takes no operand", word) : 0;
+    case CLI_SESSION_FORK:
+    case CLI_SESSION_CHECKPOINT:
+    case CLI_SESSION_CHECKPOINTS:
+        return a->nids != 1 ? ck_fail(err, 400, "usage", "session %s takes the name or id of one session", word) : 0;
+    case CLI_SESSION_ROLLBACK:
+        return a->nids != 2 ? ck_fail(err, 400, "usage", "session rollback takes a session and a checkpoint") : 0;
+    default:
+        return !a->nids ? ck_fail(err, 400, "usage", "session %s takes the name or id of a session", word) : 0;
+    }
 }
 
 static int session_operands(int argc, char **argv, struct cli_session_args *out, struct ck_err *err)
 {
     if (optind >= argc)
-        return ck_fail(err, 400, "usage", "say what to do: create, list, get, delete, interrupt or restart");
+        return ck_fail(err, 400, "usage", "say what to do: " SESSION_WORDS);
     if (session_verb(argv[optind], out, err))
         return -1;
     out->ids = argv + optind + 1;
     out->nids = argc - optind - 1;
-    bool named = out->verb != CLI_SESSION_CREATE && out->verb != CLI_SESSION_LIST;
-    if (named && !out->nids)
-        return ck_fail(err, 400, "usage", "session %s takes the name or id of a session", argv[optind]);
-    if (!named && out->nids)
-        return ck_fail(err, 400, "usage", "session %s takes no operand", argv[optind]);
-    if (out->name && out->verb != CLI_SESSION_CREATE)
-        return ck_fail(err, 400, "usage", "--name goes with session create");
+    if (check_number(out, err))
+        return -1;
+    if (out->verb == CLI_SESSION_ROLLBACK)
+        out->checkpoint = out->ids[--out->nids];
+    if (out->name && out->verb != CLI_SESSION_CREATE && out->verb != CLI_SESSION_CHECKPOINT)
+        return ck_fail(err, 400, "usage", "--name goes with session create and session checkpoint");
+    if (out->count && out->verb != CLI_SESSION_FORK)
+        return ck_fail(err, 400, "usage", "--count goes with session fork");
+    return 0;
+}
+
+static int fork_count(const char *text, int *count, struct ck_err *err)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > 1000)
+        return ck_fail(err, 400, "usage", "--count takes a whole number from 1 to 1000");
+    *count = (int)n;
     return 0;
 }
 
 int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_session_args *out, struct ck_err *err)
 {
-    static const struct option options[] = {{"name", required_argument, NULL, 'n'}, COMMON_OPTIONS};
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"count", required_argument, NULL, OPT_COUNT}, COMMON_OPTIONS};
     memset(out, 0, sizeof *out);
     target_from_env(&out->target, env);
     optind = 0;
@@ -193,6 +236,8 @@ int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_ses
             return unknown_option(argv, c, err);
         if (c == 'n')
             out->name = optarg;
+        else if (c == OPT_COUNT && fork_count(optarg, &out->count, err))
+            return -1;
         else
             common_option(c, &out->target, &out->json);
     }

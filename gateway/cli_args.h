@@ -33,13 +33,22 @@ enum cli_session_verb {
     CLI_SESSION_DELETE,
     CLI_SESSION_INTERRUPT,
     CLI_SESSION_RESTART,
+    CLI_SESSION_PAUSE,
+    CLI_SESSION_RESUME,
+    CLI_SESSION_FORK,
+    CLI_SESSION_CHECKPOINT,
+    CLI_SESSION_CHECKPOINTS,
+    CLI_SESSION_ROLLBACK,
+    CLI_SESSION_VERBS,
 };
 
 struct cli_session_args {
     struct cli_target target;
     enum cli_session_verb verb;
-    const char *name;   // create
-    char **ids;         // get, delete, interrupt, restart: names or ids, into argv
+    const char *name;   // create, checkpoint
+    int count;          // fork: how many
+    const char *checkpoint; // rollback: name or id
+    char **ids;         // of the other verbs: names or ids of sessions, into argv
     int nids;
     bool json;
 };

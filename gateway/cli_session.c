@@ -68,10 +68,21 @@ static void print_table(const json_t *list)
     }
 }
 
-static void print_sessions(json_t *list, bool single, bool json)
+static void print_checkpoints(const json_t *list)
+{
+    size_t i;
+    json_t *c;
+    printf("%-30s  %-36s  %9s  %-19s\n", "CHECKPOINT", "ID", "KB", "CREATED (UTC)");
+    json_array_foreach (list, i, c)
+        printf("%-30s  %-36s  %9lld  %.19s\n", ck_json_str(c, "name", "", NULL), cli_session_id(c),
+               (long long)ck_json_int(c, "bytes", 0, NULL) / 1024, ck_json_str(c, "created_at", "", NULL));
+}
+
+static void print_sessions(json_t *list, enum cli_session_verb verb, bool single, bool json)
 {
     if (!json) {
-        print_table(list);
+        bool checkpoints = verb == CLI_SESSION_CHECKPOINT || verb == CLI_SESSION_CHECKPOINTS;
+        (checkpoints ? print_checkpoints : print_table)(list);
         return;
     }
     json_dumpf(single ? json_array_get(list, 0) : list, stdout, JSON_INDENT(2));
@@ -79,20 +90,41 @@ static void print_sessions(json_t *list, bool single, bool json)
 }
 
 // One verb on one named session; its JSON is appended to list when there is one.
-static int act_on(struct cli_client *c, enum cli_session_verb verb, const char *name, json_t *list, struct ck_err *err)
+static int act_on(struct cli_client *c, const struct cli_session_args *a, const char *name, json_t *list, struct ck_err *err)
 {
+    static const struct {
+        const char *method, *suffix;
+    } how[CLI_SESSION_VERBS] = {
+        [CLI_SESSION_GET] = {"GET", ""},
+        [CLI_SESSION_DELETE] = {"DELETE", ""},
+        [CLI_SESSION_INTERRUPT] = {"POST", "/interrupt"},
+        [CLI_SESSION_RESTART] = {"POST", "/restart"},
+        [CLI_SESSION_PAUSE] = {"POST", "/pause"},
+        [CLI_SESSION_RESUME] = {"POST", "/resume"},
+        [CLI_SESSION_FORK] = {"POST", "/fork"},
+        [CLI_SESSION_CHECKPOINT] = {"POST", "/checkpoints"},
+        [CLI_SESSION_CHECKPOINTS] = {"GET", "/checkpoints"},
+        [CLI_SESSION_ROLLBACK] = {"POST", "/rollback"},
+    };
     CK_CLEAN_JSON json_t *s = cli_find_session(c, name, err);
-    json_t *answer = NULL;
+    CK_CLEAN_JSON json_t *answer = NULL;
+    CK_CLEAN_JSON json_t *body = json_object();
     char path[128];
     if (!s)
         return -1;
-    const char *suffix = verb == CLI_SESSION_INTERRUPT ? "/interrupt" : verb == CLI_SESSION_RESTART ? "/restart" : "";
-    const char *method = verb == CLI_SESSION_DELETE ? "DELETE" : verb == CLI_SESSION_GET ? "GET" : "POST";
-    snprintf(path, sizeof path, "/v1/sessions/%s%s", cli_session_id(s), suffix);
-    if (cli_request(c, method, path, NULL, &answer, err))
+    if (a->verb == CLI_SESSION_CHECKPOINT && a->name)
+        json_object_set_new(body, "name", json_string(a->name));
+    if (a->count)
+        json_object_set_new(body, "count", json_integer(a->count));
+    if (a->checkpoint)
+        json_object_set_new(body, "checkpoint", json_string(a->checkpoint));
+    snprintf(path, sizeof path, "/v1/sessions/%s%s", cli_session_id(s), how[a->verb].suffix);
+    if (cli_request(c, how[a->verb].method, path, json_object_size(body) ? body : NULL, &answer, err))
         return -1;
-    if (answer)
-        json_array_append_new(list, answer);
+    if (json_is_array(answer))
+        json_array_extend(list, answer);
+    else if (answer)
+        json_array_append(list, answer);
     return 0;
 }
 
@@ -124,7 +156,7 @@ static int act(struct cli_client *c, const struct cli_session_args *a, json_t *l
         return 0;
     }
     for (int i = 0; i < a->nids; i++)
-        if (act_on(c, a->verb, a->ids[i], list, err))
+        if (act_on(c, a, a->ids[i], list, err))
             return -1;
     return 0;
 }
@@ -146,8 +178,9 @@ int ck_cmd_session(int argc, char **argv)
     CK_CLEAN_JSON json_t *list = json_array();
     rc = cli_client_open(&a.target, &c, &err) || act(&c, &a, list, &err) ? cli_fail(&err) : 0;
     cli_client_close(&c);
-    bool single = a.verb == CLI_SESSION_CREATE || (a.verb != CLI_SESSION_LIST && a.nids == 1);
+    bool many = a.verb == CLI_SESSION_LIST || a.verb == CLI_SESSION_FORK || a.verb == CLI_SESSION_CHECKPOINTS;
+    bool single = a.verb == CLI_SESSION_CREATE || (!many && a.nids == 1);
     if (a.verb != CLI_SESSION_DELETE && (!rc || json_array_size(list)))
-        print_sessions(list, single, a.json);
+        print_sessions(list, a.verb, single, a.json);
     return rc;
 }

@@ -40,12 +40,14 @@ static const struct setting SETTINGS[] = {
     {"tls-cert", K_PATH, AT(tls_cert), 0, 0, "FILE", "certificate chain (PEM); needs --tls-key"},
     {"tls-key", K_PATH, AT(tls_key), 0, 0, "FILE", "its private key (PEM)"},
     {"base-url", K_BASE_URL, AT(base_url), 0, 0, "/p", "serve everything below this path"},
-    {"on-exit", K_ON_EXIT, AT(on_exit), 0, 0, "keep|kill", "what becomes of sessions when the gateway ends (keep)"},
+    {"on-exit", K_ON_EXIT, AT(on_exit), 0, 0, "WHAT", "what becomes of sessions when the gateway ends: keep, pause or kill (keep)"},
     {"uid-base", K_INT, AT(uid_base), 1000, 2000000000, "N", "root only: first uid for sessions (210000)"},
     {"max-connections", K_INT, AT(max_connections), 16, 1000000, "N", "open connections (16384)"},
     {"max-body-mb", K_INT, AT(max_body_mb), 1, 1024, "N", "largest request body held in memory (64)"},
     {"cell-timeout-s", K_MS, AT(cell_timeout_ms), 0, 7 * 24 * 3600, "N", "wall time of a cell, 0 = none (0)"},
     {"command-timeout-s", K_MS, AT(command_timeout_ms), 1, 24 * 3600, "N", "wall time of a command (30)"},
+    {"idle-s", K_INT, AT(idle_s), 0, 365 * 24 * 3600, "N", "pause a session that was at rest so long, 0 = never (600)"},
+    {"delete-s", K_INT, AT(delete_s), 0, 365 * 24 * 3600, "N", "delete a session that was paused so long, 0 = never (86400)"},
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
     {"jail-required", K_BOOL, AT(jail_required), 0, 1, "yes|no", "refuse to run when a step of the jail fails (no)"},
     {"env-allow", K_TEXT, AT(env_allow), 0, 0, "A,B", "variables besides KERNEL_* that Jupyter clients may set (none)"},
@@ -148,7 +150,7 @@ static int set_word(const struct setting *s, void *field, enum source from, cons
         *(enum config_accel *)field = (enum config_accel)i;
     } else if (s->kind == K_ON_EXIT) {
         if ((i = word_index(value, exits, 3)) < 0)
-            return invalid(s, from, value, "must be keep or kill", err);
+            return invalid(s, from, value, "must be keep, pause or kill", err);
         *(enum config_on_exit *)field = (enum config_on_exit)i;
     } else {
         if ((i = word_index(value, bools, 8)) < 0)
@@ -209,7 +211,8 @@ char *config_default_dir(bool cache, char *const *env)
 static int set_defaults(struct config *c, char *const *env, struct ck_err *err)
 {
     *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .max_sessions = 50, .uid_base = 210000,
-                         .max_connections = 16384, .max_body_mb = 64, .command_timeout_ms = 30000};
+                         .max_connections = 16384, .max_body_mb = 64, .command_timeout_ms = 30000,
+                         .idle_s = 600, .delete_s = 86400};
     c->host = strdup("127.0.0.1");
     c->base_url = strdup("");
     c->log_level = strdup("info");
@@ -345,9 +348,6 @@ static int check_together(const struct config *c, struct ck_err *err)
     if (!c->tls_cert != !c->tls_key)
         return ck_fail(err, 400, "bad_setting", "tls-cert and tls-key belong together; %s is missing",
                        c->tls_cert ? "tls-key" : "tls-cert");
-    if (c->on_exit == CONFIG_EXIT_PAUSE)
-        return ck_fail(err, 400, "bad_setting", "on-exit pause is not available yet: pausing sessions comes with the "
-                                                "life-cycle release; use keep or kill");
     if (c->token && strpbrk(c->token, " \t\r\n"))
         return ck_fail(err, 400, "bad_setting", "the token must not have white space");
     return 0;

@@ -36,6 +36,8 @@ struct config {
     // Limits of a session, defaults that a session may lower or (up to the maximum) raise.
     int64_t cell_timeout_ms;    // 0 = none
     int64_t command_timeout_ms; // 30 s
+    int idle_s;   // at rest for so long: paused; 0 = never
+    int delete_s; // paused for so long: deleted; 0 = never
 };
 
 // Outcomes: 0 = ready; 1 = --help was asked for (print config_usage()); negative = err filled with

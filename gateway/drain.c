@@ -32,11 +32,23 @@ static void second_step(struct drain *d)
     store_close(d->g->store, on_store_closed, d);
 }
 
+static void on_registry_quiet(void *user);
+
+static void on_all_paused(void *user)
+{
+    struct drain *d = user;
+    registry_drain(d->g->registry, false, on_registry_quiet, d);
+}
+
+// Sessions are paused when their clients are gone: until then they are in use.
 static void on_http_drained(void *user)
 {
     struct drain *d = user;
     d->http_done = true;
-    second_step(d);
+    if (d->g->config->on_exit == CONFIG_EXIT_PAUSE)
+        registry_pause_all(d->g->registry, on_all_paused, d); // what follows it calls the second step
+    else
+        second_step(d);
 }
 
 static void on_registry_quiet(void *user)
@@ -55,14 +67,16 @@ static void on_pool_closed(void *user)
 
 static void begin(struct drain *d)
 {
-    bool kill = d->g->config->on_exit == CONFIG_EXIT_KILL;
+    static const char *const words[] = {[CONFIG_EXIT_KEEP] = "keep", [CONFIG_EXIT_PAUSE] = "pause", [CONFIG_EXIT_KILL] = "kill"};
+    enum config_on_exit what = d->g->config->on_exit;
     d->begun = true;
     d->g->draining = true;
-    ck_log(CK_LOG_INFO, "serve", "draining on_exit=%s sessions=%zu", kill ? "kill" : "keep", registry_count(d->g->registry));
-    http_server_drain(d->g->http, GRACE_MS, kill, on_http_drained, d);
+    ck_log(CK_LOG_INFO, "serve", "draining on_exit=%s sessions=%zu", words[what], registry_count(d->g->registry));
+    http_server_drain(d->g->http, GRACE_MS, what == CONFIG_EXIT_KILL, on_http_drained, d);
     pool_close(d->g->pool, on_pool_closed, d);
     launcher_close(d->launcher); // fails what is still starting
-    registry_drain(d->g->registry, kill, on_registry_quiet, d);
+    if (what != CONFIG_EXIT_PAUSE)
+        registry_drain(d->g->registry, what == CONFIG_EXIT_KILL, on_registry_quiet, d);
 }
 
 static void on_signal(uv_signal_t *h, int signo)

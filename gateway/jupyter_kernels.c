@@ -5,7 +5,7 @@
 
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
-#include "gateway/bridge_link.h"
+#include "gateway/life.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -147,8 +147,7 @@ static void kernel_op(struct http_req *r, const char *op, int deadline_ms, bridg
         return;
     }
     session_touch(s);
-    if (!bridge_call(http_gateway(r)->loop, s->socket, json_pack("{s:s}", "op", op), NULL, 0, deadline_ms, done, r))
-        http_reply_error(r, 503, "out_of_memory", "the gateway is out of memory, try again later");
+    session_call(s, json_pack("{s:s}", "op", op), deadline_ms, done, r);
 }
 
 void jup_kernel_interrupt(struct http_req *r) { kernel_op(r, "interrupt", INTERRUPT_DEADLINE_MS, interrupted); }

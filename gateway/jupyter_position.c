@@ -106,6 +106,13 @@ void jup_position_init(struct jup_socket *k, uv_loop_t *loop)
 
 void jup_position_attached(struct jup_socket *k) { k->sent.told = 0; }
 
+void jup_position_again(struct jup_socket *k)
+{
+    jup_ack_reached(&k->ack, ws_confirmed(k->ws));
+    if (k->ack.acked)
+        tell(k, 0);
+}
+
 void jup_position_final(struct jup_socket *k)
 {
     if (jup_ack_reached(&k->ack, ws_reached(k->ws)) || k->sent.told > k->ack.acked)

@@ -11,6 +11,7 @@
 #include "gateway/jupyter_absent.h"
 #include "gateway/jupyter_rest.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static void socket_free(struct jup_socket *k)
     if (k->next)
         k->next->prev = k->prev;
     bridge_link_close(k->link);
+    session_unwatch(&k->watch);
     session_unref(k->session);
     uv_close((uv_handle_t *)&k->ack_timer, timer_closed);
     uv_close((uv_handle_t *)&k->sent_timer, timer_closed);
@@ -228,6 +230,17 @@ static void accept_client(struct jup_socket *k)
         phase(k, JUP_LISTENING, LISTEN_MS);
 }
 
+// The first word on a link during the handshake.
+static void introduce(struct jup_socket *k)
+{
+    if (k->named)
+        attach(k, k->consumer, 0);
+    else
+        bridge_link_op(k->link, json_pack("{s:s}", "op", "info"), NULL, 0, &k->attach_rid);
+}
+
+static void on_watch(struct session_watch *w, enum session_event what);
+
 void jup_channels(struct http_req *r)
 {
     struct ck_err err = CK_ERR_INIT;
@@ -245,12 +258,15 @@ void jup_channels(struct http_req *r)
     }
     const char *name = http_query(r, "session_id");
     struct jup_socket *k = socket_new(g, s);
-    if (!k || !(k->link = bridge_link_open(g->loop, s->socket, &link_events, k, &err))) {
+    if (!k)
+        ck_fail(&err, 503, "out_of_memory", "the gateway has no room for this connection, try again later");
+    if (!k || !(k->link = session_link_open(s, SESSION_LINK_FEED, &link_events, k, &err))) {
         if (k)
             socket_free(k);
-        http_reply_error(r, 503, "out_of_memory", "the gateway has no room for this connection, try again later");
+        http_reply_err(r, &err);
         return;
     }
+    session_watch(s, &k->watch, on_watch);
     k->req = r;
     http_set_user(r, k);
     http_on_gone(r, on_gone);
@@ -258,10 +274,8 @@ void jup_channels(struct http_req *r)
         k->named = true;
         short_name(name, k->consumer);
         replace_older(k);
-        attach(k, k->consumer, 0);
-    } else {
-        bridge_link_op(k->link, json_pack("{s:s}", "op", "info"), NULL, 0, &k->attach_rid);
     }
+    introduce(k);
 }
 
 // --- the bridge's side ---------------------------------------------------------------------------
@@ -345,15 +359,33 @@ static void retry_later(struct jup_socket *k)
     }
 }
 
+// The session is paused. unserved: why what the client sent could not resume it; NULL = it sent nothing.
+static void fall_asleep(struct jup_socket *k, const struct ck_err *unserved)
+{
+    bridge_link_close(k->link);
+    k->link = NULL;
+    phase(k, JUP_ASLEEP, 0);
+    if (unserved)
+        jup_submit_none_served(k, unserved);
+    if (!session_settling(k->session))
+        ws_resume(k->ws);
+}
+
 static void on_link_close(struct bridge_link *l, void *user, const struct ck_err *err)
 {
     (void)l;
     struct jup_socket *k = user;
+    struct ck_err again = CK_ERR_INIT;
+    bool paused = session_wait_ms(k->session) > 0, gone = !strcmp(err->reason, "bridge_gone");
     k->link = NULL;
-    if (k->req)
-        refuse(k, err);
+    if (k->req && paused && gone && (k->link = session_link_open(k->session, SESSION_LINK_FEED, &link_events, k, &again)))
+        introduce(k); // it was paused during the handshake
+    else if (k->req)
+        refuse(k, again.status ? &again : err);
     else if (k->phase == JUP_LEAVING)
         socket_free(k);
+    else if (k->phase != JUP_ENDING && paused)
+        fall_asleep(k, gone ? NULL : err);
     else if (k->phase != JUP_ENDING)
         retry_later(k);
 }
@@ -362,17 +394,52 @@ static void reconnect(struct jup_socket *k)
 {
     struct ck_err err = CK_ERR_INIT;
     if (!kernel_gone(k))
-        k->link = bridge_link_open(k->g->loop, k->session->socket, &link_events, k, &err);
+        k->link = session_link_open(k->session, SESSION_LINK_FEED, &link_events, k, &err);
     if (!k->link) {
         retry_later(k);
         return;
     }
     ws_resume(k->ws);
+    jup_submit_forget(k);
     if (*k->consumer) {
         phase(k, JUP_LIVE, 0);
         attach(k, k->consumer, k->last_seq ? k->last_seq + 1 : 0); // exactly after what this socket has seen
+        jup_position_again(k);
     } else {
         phase(k, JUP_LISTENING, LISTEN_MS);
+    }
+}
+
+void jup_socket_wake(struct jup_socket *k) { reconnect(k); }
+
+static void on_watch(struct session_watch *w, enum session_event what)
+{
+    struct jup_socket *k = (struct jup_socket *)((char *)w - offsetof(struct jup_socket, watch));
+    bool asleep = k->phase == JUP_ASLEEP;
+    if (!k->ws || k->phase == JUP_ENDING || k->phase == JUP_LEAVING)
+        return; // also during the handshake: its link waits, or is opened again
+    switch (what) {
+    case SESSION_SETTLES:
+        ws_pause(k->ws); // what the client sends now is read when it is clear what becomes of it
+        break;
+    case SESSION_SLEEPS:
+        fall_asleep(k, NULL);
+        ws_resume(k->ws);
+        break;
+    case SESSION_GOES_ON:
+        if (k->link)
+            ws_resume(k->ws);
+        else if (asleep)
+            reconnect(k);
+        break;
+    case SESSION_RUNS:
+        if (asleep)
+            reconnect(k);
+        break;
+    case SESSION_ENDED:
+        if (asleep)
+            jup_socket_end(k);
+        break;
     }
 }
 
@@ -394,6 +461,7 @@ static void on_phase_timer(uv_timer_t *t)
         break;
     case JUP_OPENING:
     case JUP_LIVE:
+    case JUP_ASLEEP:
         break;
     }
 }

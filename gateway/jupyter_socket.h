@@ -6,6 +6,7 @@
 #include "gateway/http.h"
 #include "gateway/jupyter_ack.h"
 #include "gateway/jupyter_synth.h"
+#include "gateway/life.h"
 #include "gateway/serve.h"
 
 #define JUP_CONSUMER_MAX 130
@@ -20,6 +21,8 @@ enum jup_phase {
                    // has no session_id, its first message tells who it is
     JUP_LIVE,      // attached                             yes | yes | RETRYING, ENDING
     JUP_RETRYING,  // the bridge is out of reach          held |  no | LIVE, ENDING
+    JUP_ASLEEP,    // the session is paused: a message     yes |  no | LIVE, LISTENING, ENDING
+                   // of the client resumes it
     JUP_ENDING,    // the kernel is gone, the client knows  no |  no | gone
     JUP_LEAVING,   // the client is gone, its last ack goes out
 };
@@ -35,6 +38,7 @@ struct jup_socket {
     struct jup_socket *prev, *next; // all sockets of this gateway
     struct gateway *g;
     struct session *session; // a reference
+    struct session_watch watch;
     enum jup_phase phase;
     enum jup_dialect dialect;
     char consumer[JUP_CONSUMER_MAX]; // "" until known
@@ -81,6 +85,8 @@ void jup_say_refused(struct jup_socket *k, enum jup_channel ch, const struct jup
 void jup_submit(struct jup_socket *k, bool binary, struct ck_slice msg);
 void jup_submit_too_large(struct jup_socket *k, bool binary, struct ck_slice start);
 void jup_submit_failed(struct jup_socket *k, int64_t rid, const struct ck_err *err); // the bridge refused it
+void jup_submit_forget(struct jup_socket *k); // a new link begins, and its numbers anew
+void jup_submit_none_served(struct jup_socket *k, const struct ck_err *err); // what came since then is refused
 void jup_submit_free(struct jup_socket *k);
 
 // jupyter_position.c
@@ -89,9 +95,11 @@ void jup_position_given(struct jup_socket *k);     // an event was given to the 
 void jup_position_written(struct jup_socket *k);   // bytes went to the client's host
 void jup_position_confirmed(struct jup_socket *k); // the client answered what it has
 void jup_position_attached(struct jup_socket *k);  // to the bridge, anew
+void jup_position_again(struct jup_socket *k);     // what is sure, to a bridge that may not have heard it
 void jup_position_final(struct jup_socket *k);     // the client is gone, or is let go: before its link closes
 
 // jupyter_socket.c
 // A message of this session came. A socket that has no session_id says with it who it is.
 void jup_socket_spoke(struct jup_socket *k, const char *session);
+void jup_socket_wake(struct jup_socket *k); // from ASLEEP: what is sent now resumes the session
 void jup_socket_end(struct jup_socket *k); // the kernel is gone for good

@@ -17,6 +17,21 @@ static void remember(struct jup_socket *k, const struct jup_in *m, int64_t rid)
         s->rid = 0;
 }
 
+void jup_submit_forget(struct jup_socket *k)
+{
+    for (unsigned i = 0; i < JUP_SENT_MAX; i++)
+        k->asked[i].rid = 0;
+}
+
+void jup_submit_none_served(struct jup_socket *k, const struct ck_err *err)
+{
+    for (unsigned i = 0; i < JUP_SENT_MAX; i++) { // in the order in which they came
+        int64_t rid = k->asked[(k->asked_at + i) % JUP_SENT_MAX].rid;
+        if (rid)
+            jup_submit_failed(k, rid, err);
+    }
+}
+
 void jup_submit_free(struct jup_socket *k)
 {
     for (unsigned i = 0; i < JUP_SENT_MAX; i++)
@@ -72,6 +87,8 @@ void jup_submit(struct jup_socket *k, bool binary, struct ck_slice msg)
             refuse(k, &m, "BadMessage", err.text);
         return;
     }
+    if (k->phase == JUP_ASLEEP)
+        jup_socket_wake(k);
     jup_socket_spoke(k, m.head.session);
     if (k->link && k->phase == JUP_LIVE)
         forward(k, &m);

@@ -1,14 +1,13 @@
 // One launch as a chain: prepare folder, log and configuration (thread pool) -> uv_spawn -> the line
 // on fd 4 -> done. A launch that fails ends its process and removes its folder before done is called.
-// Children are followed only to be reaped; that a bridge died is learned from its socket.
-#include "gateway/launcher.h"
+// The folder of a resume stays. Children are followed only to be reaped; that a bridge died is learned from its socket.
+#include "gateway/launcher_internal.h"
 
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "gateway/bridge_end.h"
-#include "gateway/launcher_uid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,46 +16,8 @@
 #include <unistd.h>
 
 #define READY_MS 90000
-#define LINE_MAX_BYTES 4096
+#define RESTORED_MS 40000
 #define UID_TRIES 16
-
-struct child { // one process of ours, until it is reaped
-    uv_process_t process;
-    struct launcher *launcher;
-    struct launch *launch; // while it is starting
-    struct child *next, *prev;
-};
-
-struct launch {
-    uv_work_t work;
-    uv_pipe_t status;
-    uv_timer_t timer;
-    int open_handles;
-    struct launcher *l;
-    struct bridge_proc *p;
-    struct child *child;
-    launch_done done;
-    void *user;
-    int tries;
-    bool finished;
-    int fd_config, fd_log, fd_status_read, fd_status_write;
-    struct ck_err err;
-    size_t line_n;
-    char line[LINE_MAX_BYTES];
-    struct launch *next, *prev;
-};
-
-struct launcher {
-    uv_loop_t *loop;
-    char *exe, *sessions_dir, *template_dir, *image_dir, *accelerator;
-    int memory_mb, ram_fd;
-    const struct config *config;
-    struct uid_pool *uids; // NULL when not root
-    struct child *children;
-    struct launch *launches;
-    size_t nstarting;
-    bool closing;
-};
 
 int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct launcher **out, struct ck_err *err)
 {
@@ -104,7 +65,7 @@ size_t launcher_starting(const struct launcher *l)
 
 // --- bridge_proc ---------------------------------------------------------------------------------------
 
-static struct bridge_proc *proc_new(struct launcher *l, const char *id)
+struct bridge_proc *launch_proc_new(struct launcher *l, const char *id)
 {
     struct bridge_proc *p = calloc(1, sizeof *p);
     if (!p)
@@ -131,7 +92,7 @@ void bridge_proc_free(struct bridge_proc *p)
 
 int launcher_adopt(struct launcher *l, const char *id, struct ck_proc_id proc, uid_t dir_uid, struct bridge_proc **out)
 {
-    struct bridge_proc *p = proc_new(l, id);
+    struct bridge_proc *p = launch_proc_new(l, id);
     if (!p)
         return -1;
     p->proc = proc;
@@ -140,6 +101,11 @@ int launcher_adopt(struct launcher *l, const char *id, struct ck_proc_id proc, u
         p->slot = slot;
     *out = p;
     return 0;
+}
+
+uid_t launcher_uid(const struct bridge_proc *p)
+{
+    return p && p->launcher->uids && p->slot >= 0 ? uid_pool_uid(p->launcher->uids, p->slot) : geteuid();
 }
 
 // --- the end of a launch -------------------------------------------------------------------------------
@@ -164,6 +130,7 @@ static void free_launch(struct launch *x)
     if (x->next)
         x->next->prev = x->prev;
     x->l->nstarting--;
+    launch_turn_over(x);
     free(x);
 }
 
@@ -173,10 +140,12 @@ static void tell(struct launch *x)
     launch_done done = x->done;
     void *user = x->user;
     struct ck_err err = x->err;
-    if (err.status) {
+    if (err.status && x->kind == LAUNCH_RESUME)
+        p->proc = (struct ck_proc_id){0, 0};
+    else if (err.status)
         bridge_proc_free(p);
+    if (err.status)
         p = NULL;
-    }
     free_launch(x);
     done(user, p, err.status ? &err : NULL);
 }
@@ -184,6 +153,12 @@ static void tell(struct launch *x)
 static void on_ended(void *user)
 {
     tell(user);
+}
+
+void launch_give_up(struct launch *x)
+{
+    const char *dir = x->kind == LAUNCH_RESUME ? NULL : x->p->dir;
+    bridge_end(x->l->loop, dir, x->p->socket, x->p->proc, NULL, on_ended, x);
 }
 
 // The last words of a bridge that failed to start, for the log.
@@ -208,7 +183,7 @@ static void on_handle_closed(uv_handle_t *h)
         return;
     }
     log_last_words(x);
-    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, NULL, on_ended, x);
+    launch_give_up(x);
 }
 
 static void finish(struct launch *x)
@@ -264,10 +239,15 @@ static void on_status(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     }
 }
 
+static int ready_ms(const struct launch *x)
+{
+    return x->kind == LAUNCH_POOL ? READY_MS : RESTORED_MS;
+}
+
 static void on_timeout(uv_timer_t *t)
 {
     struct launch *x = t->data;
-    ck_fail(&x->err, 504, "session_failed", "a session could not be started within %d s", READY_MS / 1000);
+    ck_fail(&x->err, 504, "session_failed", "a session could not be started within %d s", ready_ms(x) / 1000);
     finish(x);
 }
 
@@ -327,15 +307,10 @@ static int spawn(struct launch *x)
     return 0;
 }
 
-static void fail_early(struct launch *x)
-{
-    bridge_end(x->l->loop, x->p->dir, x->p->socket, x->p->proc, NULL, on_ended, x);
-}
-
 static void start_process(struct launch *x)
 {
     if (spawn(x)) {
-        fail_early(x);
+        launch_give_up(x);
         return;
     }
     close_fd(&x->fd_config);
@@ -345,7 +320,7 @@ static void start_process(struct launch *x)
     uv_pipe_init(x->l->loop, &x->status, 0);
     x->timer.data = x->status.data = x;
     x->open_handles = 2;
-    uv_timer_start(&x->timer, on_timeout, READY_MS, 0);
+    uv_timer_start(&x->timer, on_timeout, (uint64_t)ready_ms(x), 0);
     if (uv_pipe_open(&x->status, x->fd_status_read)) {
         ck_fail(&x->err, 500, "session_failed", "the pipe to a new session cannot be used");
         finish(x);
@@ -355,71 +330,11 @@ static void start_process(struct launch *x)
     uv_read_start((uv_stream_t *)&x->status, on_alloc, on_status);
 }
 
-// --- preparing (thread pool) ---------------------------------------------------------------------------
+// --- preparing ------------------------------------------------------------------------------------------
 
-// Steps without which no session starts when the operator asked for the full jail.
-static json_t *required_steps(const struct launcher *l)
+static void do_prepare(uv_work_t *w) // thread pool
 {
-    json_t *list = json_array();
-    static const char *const steps[] = {"descriptors", "environment", "rlimits", "net_ns", "mount_ns", "capabilities", "no_new_privs"};
-    if (!l->config->jail_required)
-        return list;
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        json_array_append_new(list, json_string(steps[i]));
-    if (l->uids)
-        json_array_append_new(list, json_string("uid"));
-    return list;
-}
-
-static json_t *bridge_config(const struct launch *x)
-{
-    const struct launcher *l = x->l;
-    uid_t uid = l->uids ? uid_pool_uid(l->uids, x->p->slot) : 0;
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:{s:I,s:I}}", "id", x->p->id, "dir", x->p->dir,
-                     "template_dir", l->template_dir, "image_dir", l->image_dir, "accelerator", l->accelerator,
-                     "memory_mb", l->memory_mb, "uid", (json_int_t)uid, "gid", (json_int_t)uid, "qemu",
-                     l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", 1, "limits",
-                     "cell_ms", (json_int_t)l->config->cell_timeout_ms, "command_ms", (json_int_t)l->config->command_timeout_ms);
-}
-
-// The whole configuration lies in the pipe before the process exists: it fits (a pipe holds 64 KiB).
-static int write_config(struct launch *x)
-{
-    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
-    CK_CLEAN_JSON json_t *j = bridge_config(x);
-    int fds[2];
-    if (!j || ck_json_dump(j, &text) || text.n > 60 * 1024)
-        return ck_fail(&x->err, 500, "session_failed", "the configuration of a session is too large");
-    if (pipe2(fds, O_CLOEXEC))
-        return ck_fail_errno(&x->err, errno, 503, "no_descriptors", "a session cannot be started");
-    x->fd_config = fds[0];
-    int rc = ck_write_all(fds[1], text.p, text.n);
-    close(fds[1]);
-    return rc ? ck_fail_errno(&x->err, errno, 500, "session_failed", "a session cannot be configured") : 0;
-}
-
-static void do_prepare(uv_work_t *w)
-{
-    struct launch *x = w->data;
-    char path[PATH_MAX + 16];
-    int fds[2];
-    if (x->l->uids && !uid_is_idle(uid_pool_uid(x->l->uids, x->p->slot))) {
-        ck_fail(&x->err, 503, "uid_in_use", "uid %u is in use", (unsigned)uid_pool_uid(x->l->uids, x->p->slot));
-        return;
-    }
-    if (mkdir(x->p->dir, 0700)) {
-        ck_fail_errno(&x->err, errno, 507, "session_failed", "a session's folder cannot be made in %s", x->l->sessions_dir);
-        return;
-    }
-    snprintf(path, sizeof path, "%s/bridge.log", x->p->dir);
-    x->fd_log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (x->fd_log < 0 || pipe2(fds, O_CLOEXEC)) {
-        ck_fail_errno(&x->err, errno, 503, "session_failed", "a session cannot be started");
-        return;
-    }
-    x->fd_status_read = fds[0];
-    x->fd_status_write = fds[1];
-    write_config(x);
+    launch_prepare(w->data);
 }
 
 static void prepare(struct launch *x);
@@ -428,7 +343,7 @@ static void on_prepared(uv_work_t *w, int status)
 {
     struct launch *x = w->data;
     (void)status;
-    if (!strcmp(x->err.reason, "uid_in_use") && ++x->tries < UID_TRIES) {
+    if (!strcmp(x->err.reason, "uid_in_use") && x->kind != LAUNCH_RESUME && ++x->tries < UID_TRIES) {
         int skipped = x->p->slot;
         ck_log(CK_LOG_WARN, "launcher", "uid_skipped %s", x->err.text);
         x->err = (struct ck_err)CK_ERR_INIT;
@@ -437,10 +352,10 @@ static void on_prepared(uv_work_t *w, int status)
         prepare(x);
         return;
     }
-    if (!x->err.status && x->l->closing)
-        ck_fail(&x->err, 503, "draining", "the gateway is shutting down");
+    if (!x->err.status)
+        x->err = x->stopped;
     if (x->err.status)
-        fail_early(x);
+        launch_give_up(x);
     else
         start_process(x);
 }
@@ -448,22 +363,26 @@ static void on_prepared(uv_work_t *w, int status)
 static void prepare(struct launch *x)
 {
     if (x->l->uids && x->p->slot < 0) {
-        ck_fail(&x->err, 503, "no_uid", "no free uid is left for another session; see --uid-base");
-        fail_early(x);
+        ck_fail(&x->err, 503, "no_uid", x->kind == LAUNCH_RESUME
+                    ? "the session's files belong to a user outside the range of --uid-base"
+                    : "no free uid is left for another session; see --uid-base");
+        launch_give_up(x);
         return;
     }
     x->work.data = x;
     uv_queue_work(x->l->loop, &x->work, do_prepare, on_prepared);
 }
 
-void launcher_start(struct launcher *l, launch_done done, void *user)
+struct launch *launch_new(struct launcher *l, enum launch_kind kind, struct bridge_proc *p, launch_done done, void *user)
 {
-    char id[CK_UUID_MAX];
     struct launch *x = calloc(1, sizeof *x);
-    ck_uuid4(id);
-    if (!x || !(x->p = proc_new(l, id)))
+    if (!x || !p)
         abort(); // the length of the state folder's path is checked at start
     x->l = l;
+    x->kind = kind;
+    if (l->closing)
+        ck_fail(&x->stopped, 503, "draining", "the gateway is shutting down");
+    x->p = p;
     x->done = done;
     x->user = user;
     x->fd_config = x->fd_log = x->fd_status_read = x->fd_status_write = -1;
@@ -472,21 +391,47 @@ void launcher_start(struct launcher *l, launch_done done, void *user)
         x->next->prev = x;
     l->launches = x;
     l->nstarting++;
-    if (l->uids)
-        x->p->slot = uid_pool_take(l->uids);
+    return x;
+}
+
+void launch_begin(struct launch *x)
+{
+    if (x->l->uids && x->p->slot < 0 && x->kind != LAUNCH_RESUME)
+        x->p->slot = uid_pool_take(x->l->uids);
     prepare(x);
+}
+
+void launcher_start(struct launcher *l, launch_done done, void *user)
+{
+    char id[CK_UUID_MAX];
+    ck_uuid4(id);
+    launch_begin(launch_new(l, LAUNCH_POOL, launch_proc_new(l, id), done, user));
+}
+
+static void stop(struct launch *x, const char *reason, const char *text)
+{
+    if (x->finished || x->stopped.status)
+        return; // ends already
+    ck_fail(&x->stopped, 503, reason, "%s", text);
+    if (x->child) {
+        x->err = x->stopped;
+        finish(x);
+    } // else it is being prepared, or waits for its turn, and will see it
+}
+
+void launcher_cancel(struct launch *x)
+{
+    stop(x, "cancelled", "it is not wanted any more");
+    launch_next(x->l);
 }
 
 void launcher_close(struct launcher *l)
 {
     struct child *next;
     l->closing = true;
-    for (struct launch *x = l->launches; x; x = x->next) {
-        if (!x->child || x->finished)
-            continue;
-        ck_fail(&x->err, 503, "draining", "the gateway is shutting down");
-        finish(x);
-    }
+    for (struct launch *x = l->launches; x; x = x->next)
+        stop(x, "draining", "the gateway is shutting down");
+    launch_next(l);
     for (struct child *c = l->children; c; c = next) {
         next = c->next;
         uv_close((uv_handle_t *)&c->process, on_child_closed);

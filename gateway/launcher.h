@@ -44,8 +44,20 @@ void launcher_free(struct launcher *l); // NULL is fine
 typedef void (*launch_done)(void *user, struct bridge_proc *p, const struct ck_err *err);
 void launcher_start(struct launcher *l, launch_done done, void *user);
 
+// Bridges that begin from a layer (docs/PROTOCOL.md section 7), a few at a time. A resume is one of the
+// paused session p, whose folder, uid and struct it uses and leaves alone when it fails. A fork is one
+// of a new id, whose folder exists and has the layer; it is removed when it fails. cell_ms: the
+// session's limit. done as above; the launch may be cancelled until then (done is called all the same).
+struct launch;
+struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const char *layer, int64_t cell_ms,
+                               launch_done done, void *user);
+struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, int64_t cell_ms, launch_done done,
+                             void *user);
+void launcher_cancel(struct launch *x);
+
 // A bridge found on disk at start. dir_uid is the owner of its folder, so that the uid is not given
 // to another. -1 when the path does not fit.
 int launcher_adopt(struct launcher *l, const char *id, struct ck_proc_id proc, uid_t dir_uid, struct bridge_proc **out);
+uid_t launcher_uid(const struct bridge_proc *p); // of its files; our own when we give none away
 void bridge_proc_free(struct bridge_proc *p); // NULL is fine
 size_t launcher_starting(const struct launcher *l);

@@ -63,10 +63,24 @@ static int sessions_text(const struct gateway *g, struct ck_buf *out)
     return rc;
 }
 
+static int life_text(const struct gateway *g, struct ck_buf *out)
+{
+    struct registry_life n;
+    int rc = head(out, "cellkeep_life_seconds", "summary", "Pauses, resumes, checkpoints, rollbacks and forks (the source's part).");
+    for (int i = 0; registry_count_life(g->registry, i, &n); i++) {
+        rc |= ck_buf_printf(out, "cellkeep_life_seconds_sum{op=\"%s\"} %.3f\n", n.name, (double)n.ms / 1000);
+        rc |= ck_buf_printf(out, "cellkeep_life_seconds_count{op=\"%s\"} %zu\n", n.name, n.ended);
+    }
+    rc |= head(out, "cellkeep_life_failed_total", "counter", "Those of them that did not come about, refusals of the session included.");
+    for (int i = 0; registry_count_life(g->registry, i, &n); i++)
+        rc |= ck_buf_printf(out, "cellkeep_life_failed_total{op=\"%s\"} %zu\n", n.name, n.failed);
+    return rc;
+}
+
 int metrics_text(const struct gateway *g, struct ck_buf *out)
 {
     static const char *const codes[] = {"gone", "1xx", "2xx", "3xx", "4xx", "5xx"};
-    int rc = sessions_text(g, out);
+    int rc = sessions_text(g, out) | life_text(g, out);
     rc |= head(out, "cellkeep_http_requests_total", "counter", "Requests by class of status; gone = the client left first.");
     for (int i = 0; i < 6; i++)
         rc |= ck_buf_printf(out, "cellkeep_http_requests_total{code=\"%s\"} %llu\n", codes[i], g->metrics->requests[i]);

@@ -25,6 +25,7 @@ struct registry *registry_new(const struct registry_options *opt)
     snprintf(r->template_dir, sizeof r->template_dir, "%s", opt->template_dir);
     snprintf(r->sessions_dir, sizeof r->sessions_dir, "%s", opt->sessions_dir);
     snprintf(r->accelerator, sizeof r->accelerator, "%s", opt->accelerator);
+    life_idle_start(r);
     return r;
 }
 
@@ -65,6 +66,25 @@ void registry_count_states(const struct registry *r, struct registry_counts *out
     out->created = r->created;
     out->failed = r->failed;
     out->died = r->died;
+}
+
+bool registry_count_life(const struct registry *r, int i, struct registry_life *out)
+{
+    if (i < 0 || i + 1 >= LIFE_FORGET) // forgetting is no work
+        return false;
+    const struct life_count *c = &r->life_counts[i + 1];
+    *out = (struct registry_life){life_op_name((enum life_op)(i + 1)), c->ended, c->failed, c->ms};
+    return true;
+}
+
+int64_t entry_limit_s(const struct entry *e, const char *key, int64_t gateways)
+{
+    return ck_json_int(e->pub.timeouts, key, gateways, NULL);
+}
+
+void entry_dir(const struct entry *e, char dir[PATH_MAX])
+{
+    snprintf(dir, PATH_MAX, "%.4000s/%s", e->reg->sessions_dir, e->pub.id);
 }
 
 // --- changes -------------------------------------------------------------------------------------------
@@ -112,7 +132,7 @@ int registry_set_timeouts(struct registry *r, struct session *s, const json_t *t
 
 void registry_maybe_quiet(struct registry *r)
 {
-    if (!r->quiet || r->ncreating || r->nending)
+    if (!r->quiet || r->ncreating || r->nending || r->nlife)
         return;
     void (*quiet)(void *) = r->quiet;
     r->quiet = NULL;
@@ -160,10 +180,18 @@ void registry_delete(struct registry *r, struct session *s, registry_done done, 
     follow_stop(e);
     entry_unlink(e); // the list's reference is now the deletion's
     store_delete_session(r->store, e->pub.id);
+    bool idle = e->life.op == LIFE_NONE;
+    life_abort(e);
+    if (idle)
+        registry_end(e); // else life_end() does
+}
+
+void registry_end(struct entry *e)
+{
     char dir[PATH_MAX];
-    snprintf(dir, sizeof dir, "%.4000s/%s", r->sessions_dir, e->pub.id);
+    entry_dir(e, dir);
     struct ck_proc_id proc = e->proc ? e->proc->proc : (struct ck_proc_id){0, 0};
-    bridge_end(r->loop, dir, e->pub.socket, proc, end_reason(r), on_ended, e);
+    bridge_end(e->reg->loop, dir, e->pub.socket, proc, end_reason(e->reg), on_ended, e);
 }
 
 // --- the end of the gateway ----------------------------------------------------------------------------
@@ -188,6 +216,7 @@ void registry_close(struct registry *r)
 {
     if (!r)
         return;
+    life_idle_stop(r);
     for (struct entry *e = r->first; e; e = e->next)
         follow_stop(e);
 }

@@ -39,6 +39,8 @@ struct session { // read-only for everyone but registry*.c
     json_t *timeouts;    // object {cell_s, idle_s, delete_s} as given
     int connections;     // Jupyter WebSockets, counted by that door: session_connected()
     bool deleted;        // only seen through a ref
+    json_t *usage;       // last one known, of a paused session; NULL = none
+    int64_t paused_us;   // since when it is paused, 0 = it is not
     char socket[108];    // path of bridge.sock, for bridge_link_open()
 };
 

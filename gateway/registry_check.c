@@ -34,6 +34,14 @@ int check_name(const char *name, struct ck_err *err)
     return 0;
 }
 
+int check_checkpoint_name(const char *name, struct ck_err *err)
+{
+    size_t n = strlen(name);
+    if (!n || n > NAME_MAX_BYTES || has_control(name) || strchr(name, '/') || ck_uuid_valid(name) || !ck_utf8_valid(name, n, NULL))
+        return bad(err, "name", "1 to 128 bytes of text without slashes and control characters, and no id");
+    return 0;
+}
+
 int check_metadata(const json_t *metadata, struct ck_err *err)
 {
     if (!json_is_object(metadata) || json_dumpb(metadata, NULL, 0, JSON_COMPACT) > METADATA_MAX)

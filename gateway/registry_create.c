@@ -113,6 +113,7 @@ static void store_entry(struct creation *c)
     s->memory_mb = c->r->memory_mb;
     s->created_us = s->last_activity_us = ck_wall_us();
     s->state = SESSION_IDLE;
+    e->life.base_known = true; // the template's
     json_decref(s->metadata);
     json_decref(s->timeouts);
     s->metadata = object_or_empty(c->metadata);

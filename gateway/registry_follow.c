@@ -22,6 +22,14 @@ static enum session_state state_of(const char *word)
     return SESSION_STARTING; // "pool": it has been claimed, and will say so
 }
 
+// A word about pausing is not for the list: what is under way says how it ended.
+static void take_state(struct entry *e, const char *word, const char *reason)
+{
+    enum session_state state = state_of(word);
+    if (state != SESSION_PAUSED && life_reachable(e->pub.state, e->life.op))
+        entry_set_state(e, state, reason);
+}
+
 static void take_info(struct entry *e, const json_t *info)
 {
     int64_t active = ck_json_int(info, "last_activity_us", 0, NULL);
@@ -32,7 +40,7 @@ static void take_info(struct entry *e, const json_t *info)
     e->pub.execution_count = ck_json_int(kernel, "execution_count", e->pub.execution_count, NULL);
     if (*accel)
         snprintf(e->pub.accelerator, sizeof e->pub.accelerator, "%s", accel);
-    entry_set_state(e, state_of(ck_json_str(info, "state", "starting", NULL)), ck_json_str(info, "reason", NULL, NULL));
+    take_state(e, ck_json_str(info, "state", "starting", NULL), ck_json_str(info, "reason", NULL, NULL));
 }
 
 static void on_frame(struct bridge_link *l, void *user, const json_t *header, const struct ck_frame *frame)
@@ -46,7 +54,7 @@ static void on_frame(struct bridge_link *l, void *user, const json_t *header, co
         take_info(e, info);
     } else if (!strcmp(ck_json_str(header, "ev", "", NULL), "state")) {
         e->pub.last_activity_us = ck_wall_us();
-        entry_set_state(e, state_of(ck_json_str(header, "state", "", NULL)), ck_json_str(header, "reason", NULL, NULL));
+        take_state(e, ck_json_str(header, "state", "", NULL), ck_json_str(header, "reason", NULL, NULL));
     }
 }
 
@@ -55,11 +63,15 @@ static void on_closed(struct bridge_link *l, void *user, const struct ck_err *er
     struct entry *e = user;
     (void)l;
     e->follow = NULL;
-    if (e->pub.state == SESSION_DEAD)
-        return;
+    if (e->pub.state == SESSION_DEAD || !life_reachable(e->pub.state, e->life.op))
+        return; // what is under way finds out what it means
     if (e->proc && ck_proc_alive(e->proc->proc) && ++e->follow_tries <= TRIES_MAX) {
         ck_log(CK_LOG_WARN, "registry", "link_lost id=%s try=%d error=\"%s\"", e->pub.id, e->follow_tries, err->text);
         uv_timer_start(&e->retry, e->retry.timer_cb, (uint64_t)100 << e->follow_tries, 0);
+        return;
+    }
+    if (life_found_paused(e)) {
+        life_tell(e, SESSION_SLEEPS);
         return;
     }
     if (e->proc) // whatever is left of it serves nobody any more
@@ -88,12 +100,23 @@ static void connect_now(struct entry *e)
 
 void follow_start(struct entry *e)
 {
-    uv_timer_init(e->reg->loop, &e->retry);
-    e->retry.data = e;
-    e->retry.timer_cb = on_retry;
-    e->retry_open = true;
-    session_ref(&e->pub); // the timer's
+    e->follow_tries = 0;
+    if (!e->retry_open) {
+        uv_timer_init(e->reg->loop, &e->retry);
+        e->retry.data = e;
+        e->retry.timer_cb = on_retry;
+        e->retry_open = true;
+        session_ref(&e->pub); // the timer's
+    }
     connect_now(e);
+}
+
+void follow_let_go(struct entry *e)
+{
+    bridge_link_close(e->follow);
+    e->follow = NULL;
+    if (e->retry_open)
+        uv_timer_stop(&e->retry);
 }
 
 static void on_timer_closed(uv_handle_t *h)
@@ -104,8 +127,7 @@ static void on_timer_closed(uv_handle_t *h)
 
 void follow_stop(struct entry *e)
 {
-    bridge_link_close(e->follow);
-    e->follow = NULL;
+    follow_let_go(e);
     if (e->retry_open)
         uv_close((uv_handle_t *)&e->retry, on_timer_closed);
     e->retry_open = false;

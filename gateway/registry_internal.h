@@ -2,6 +2,7 @@
 #pragma once
 #include "gateway/bridge_link.h"
 #include "gateway/launcher.h"
+#include "gateway/life_internal.h"
 #include "gateway/registry.h"
 #include "gateway/store.h"
 
@@ -27,6 +28,7 @@ struct entry {
     bool retry_open;           // the handle is live
     int follow_tries;
     bool closing;              // being deleted
+    struct life life;
     struct deletion_waiter *waiters;
 };
 
@@ -50,6 +52,11 @@ struct registry {
     size_t nending;   // being deleted
     size_t created, failed, died; // since the start
     bool draining;
+    uv_timer_t life_timer;
+    bool life_open;   // the timer is live
+    bool pausing;     // the drain pauses everything: no resumes
+    size_t nlife;     // operations on the lives of sessions under way
+    struct life_count life_counts[LIFE_OPS];
     void (*quiet)(void *user); // when nothing is being created or ended any more
     void *quiet_user;
 };
@@ -63,9 +70,16 @@ void entry_unlink(struct entry *e);
 // registry_follow.c: learns the state of a session from its bridge
 void follow_start(struct entry *e);
 void follow_stop(struct entry *e);
+void follow_let_go(struct entry *e); // closes the link; follow_start() may come again
 
 // registry_js.c
 void registry_js_restore(struct registry *r, const struct store_jsession *row);
 
 // registry.c
 void registry_maybe_quiet(struct registry *r);
+void registry_end(struct entry *e); // ends and removes what is left of a deleted session
+int64_t entry_limit_s(const struct entry *e, const char *key, int64_t gateways); // of its timeouts
+void entry_dir(const struct entry *e, char dir[PATH_MAX]);
+
+// session.c, used by registry_recover.c and life*.c too
+void entry_paused(struct entry *e, const char *layer, int64_t since_us); // its bridge is gone, its layer is there

@@ -1,6 +1,6 @@
 // What an earlier gateway left: rows in the database, folders and processes. Known sessions whose
-// process lives (by pid *and* start time) go on; known ones without a process are dead but stay in
-// the list; pooled bridges that fit are used again; everything else is ended and removed. Runs before
+// process lives (by pid *and* start time) go on; known ones without a process are paused, when their
+// folder says so, or else dead, but stay in the list; pooled bridges that fit are used again; everything else is ended and removed. Runs before
 // the loop; talking to bridges happens afterwards, in the background.
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define INFO_MS 3000
 
@@ -34,6 +35,8 @@ static void add_session(void *user, const struct store_session *row)
     s->last_activity_us = row->last_activity_us;
     s->state = row->dead ? SESSION_DEAD : SESSION_STARTING;
     s->reason = row->reason ? strdup(row->reason) : NULL;
+    s->paused_us = row->paused_us;
+    s->usage = row->usage ? json_loads(row->usage, 0, NULL) : NULL;
     if (metadata) {
         json_decref(s->metadata);
         s->metadata = metadata;
@@ -43,6 +46,21 @@ static void add_session(void *user, const struct store_session *row)
         s->timeouts = timeouts;
     }
     entry_link(e);
+}
+
+// A row whose layer is gone (somebody removed it by hand) would be a promise that cannot be kept.
+static void add_checkpoint(void *user, const struct store_checkpoint *row)
+{
+    struct registry *r = user;
+    struct session *s = registry_find(r, row->session);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.3900s/%.36s/layers/%.36s/layer.json", r->sessions_dir, row->session, row->layer);
+    if (s && ck_uuid_valid(row->layer) && !access(path, R_OK)) {
+        checkpoint_add((struct entry *)s, row->id, row->name, row->created_us, row->bytes, row->layer);
+        return;
+    }
+    ck_log(CK_LOG_WARN, "registry", "checkpoint_lost id=%s session=%s", row->id, row->session);
+    store_delete_checkpoint(r->store, row->id);
 }
 
 static void add_jsession(void *user, const struct store_jsession *row)
@@ -133,9 +151,14 @@ static void take_up(struct entry *e, struct bridge_proc *b)
     e->proc = b;
     if (e->pub.state == SESSION_DEAD)
         return;
-    if (b->proc.pid)
+    e->life.tidy_wanted = true;
+    int64_t since = e->pub.paused_us;
+    if (b->proc.pid) {
+        e->pub.paused_us = 0;
         follow_start(e);
-    else
+    } else if (life_found_paused(e)) {
+        e->pub.paused_us = since ? since : e->pub.paused_us; // the database's word, when it has one
+    } else
         entry_set_state(e, SESSION_DEAD, "the session's process ended while no gateway was running; delete the session and "
                                          "make a new one");
 }
@@ -173,12 +196,14 @@ static int scan(struct registry *r, struct ck_err *err)
 int registry_recover(struct registry *r, struct ck_err *err)
 {
     size_t live = 0, dead = 0;
-    if (store_load_sessions(r->store, add_session, r, err) || store_load_jsessions(r->store, add_jsession, r, err) || scan(r, err))
+    if (store_load_sessions(r->store, add_session, r, err) || store_load_jsessions(r->store, add_jsession, r, err) ||
+        store_load_checkpoints(r->store, add_checkpoint, r, err) || scan(r, err))
         return -1;
     for (struct entry *e = r->first; e; e = e->next) {
         if (!e->proc)
             entry_set_state(e, SESSION_DEAD, "the session's folder is gone; delete the session and make a new one");
         *(e->pub.state == SESSION_DEAD ? &dead : &live) += 1;
+        life_tidy(e);
     }
     if (live + dead)
         ck_log(CK_LOG_INFO, "registry", "recovered live=%zu dead=%zu", live, dead);

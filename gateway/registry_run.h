@@ -27,10 +27,20 @@ int registry_recover(struct registry *r, struct ck_err *err);
 // otherwise they are left running for the next gateway. quiet is called (perhaps from inside the
 // call) when nothing is under way any more.
 void registry_drain(struct registry *r, bool kill, void (*quiet)(void *user), void *user);
+// Pauses every session that is at rest, a few at a time, in bounded time; the others are named in the log.
+// Nothing is resumed from then on. done may be called from inside the call. Then registry_drain().
+void registry_pause_all(struct registry *r, void (*done)(void *user), void *user);
 void registry_close(struct registry *r); // drops links and timers; then let the loop run empty
 void registry_free(struct registry *r);  // NULL is fine
 
 struct registry_counts {
     size_t by_state[SESSION_DEAD + 1], creating, ending, created, failed, died;
 };
+struct registry_life { // operations of one kind since the start
+    const char *name;
+    size_t ended, failed;
+    int64_t ms;
+};
+// i-th kind; false when there is none.
+bool registry_count_life(const struct registry *r, int i, struct registry_life *out);
 void registry_count_states(const struct registry *r, struct registry_counts *out);

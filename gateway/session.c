@@ -52,6 +52,8 @@ void session_unref(struct session *s)
     free(s->reason);
     json_decref(s->metadata);
     json_decref(s->timeouts);
+    json_decref(s->usage);
+    checkpoints_free(entry_of(s));
     free(s);
 }
 
@@ -99,6 +101,18 @@ void entry_set_state(struct entry *e, enum session_state state, const char *reas
     e->reg->died++;
     ck_log(CK_LOG_WARN, "registry", "session_dead id=%s reason=\"%s\"", s->id, s->reason ? s->reason : "");
     store_put_session(e->reg->store, s, NULL, NULL);
+}
+
+void entry_paused(struct entry *e, const char *layer, int64_t since_us)
+{
+    struct session *s = &e->pub;
+    memcpy(e->life.layer, layer, CK_UUID_MAX);
+    if (e->proc)
+        e->proc->proc = (struct ck_proc_id){0, 0};
+    entry_set_state(e, SESSION_PAUSED, NULL);
+    s->paused_us = since_us;
+    if (!s->deleted)
+        store_put_session(e->reg->store, s, NULL, NULL);
 }
 
 void session_connected(struct session *s, int delta)

@@ -4,6 +4,7 @@
 
 #include "common/ck_fs.h"
 #include "common/ck_log.h"
+#include "gateway/life.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 #define APPLICATION_ID 0x436b6570 // "Ckep"
-#define PARAMS_MAX 11
+#define PARAMS_MAX 13
 
 // Each entry takes the schema from its index to the next version. Never edit one that was released.
 static const char *const MIGRATIONS[] = {
@@ -22,17 +23,33 @@ static const char *const MIGRATIONS[] = {
     " metadata TEXT NOT NULL, timeouts TEXT NOT NULL, dead INTEGER NOT NULL, reason TEXT) WITHOUT ROWID;"
     "CREATE TABLE jupyter_sessions(id TEXT PRIMARY KEY, path TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,"
     " kernel_id TEXT NOT NULL) WITHOUT ROWID;",
+    "ALTER TABLE sessions ADD COLUMN paused_us INTEGER NOT NULL DEFAULT 0;" // since when; 0 = not paused
+    "ALTER TABLE sessions ADD COLUMN usage TEXT;"
+    "CREATE TABLE checkpoints(id TEXT PRIMARY KEY, session TEXT NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL,"
+    " bytes INTEGER NOT NULL, layer TEXT NOT NULL, UNIQUE(session, name)) WITHOUT ROWID;",
 };
 #define SCHEMA_VERSION ((int)(sizeof MIGRATIONS / sizeof MIGRATIONS[0]))
 
-enum statement { PUT_SESSION, DELETE_SESSION, PUT_JSESSION, DELETE_JSESSION, STATEMENTS };
+enum statement {
+    PUT_SESSION,
+    DELETE_SESSION,
+    PUT_JSESSION,
+    DELETE_JSESSION,
+    PUT_CHECKPOINT,
+    DELETE_CHECKPOINT,
+    DELETE_CHECKPOINTS, // of a session
+    STATEMENTS
+};
 static const char *const SQL[STATEMENTS] = {
-    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11) ON CONFLICT(id) DO UPDATE SET "
+    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) ON CONFLICT(id) DO UPDATE SET "
                     "name=?2, template=?3, accelerator=?4, memory_mb=?5, created_us=?6, last_activity_us=?7, metadata=?8,"
-                    " timeouts=?9, dead=?10, reason=?11",
+                    " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13",
     [DELETE_SESSION] = "DELETE FROM sessions WHERE id=?1",
     [PUT_JSESSION] = "INSERT OR REPLACE INTO jupyter_sessions VALUES(?1,?2,?3,?4,?5)",
     [DELETE_JSESSION] = "DELETE FROM jupyter_sessions WHERE id=?1",
+    [PUT_CHECKPOINT] = "INSERT INTO checkpoints VALUES(?1,?2,?3,?4,?5,?6)",
+    [DELETE_CHECKPOINT] = "DELETE FROM checkpoints WHERE id=?1",
+    [DELETE_CHECKPOINTS] = "DELETE FROM checkpoints WHERE session=?1",
 };
 
 struct param {
@@ -186,13 +203,13 @@ int store_load_sessions(struct store *s, void (*row)(void *user, const struct st
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,template,accelerator,memory_mb,created_us,last_activity_us,metadata,"
-                                       "timeouts,dead,reason FROM sessions ORDER BY created_us,id", -1, &st, NULL);
+                                       "timeouts,dead,reason,paused_us,usage FROM sessions ORDER BY created_us,id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_session r = {.id = text(st, 0), .name = text(st, 1), .template_name = text(st, 2),
                                   .accelerator = text(st, 3), .memory_mb = sqlite3_column_int(st, 4),
                                   .created_us = sqlite3_column_int64(st, 5), .last_activity_us = sqlite3_column_int64(st, 6),
                                   .metadata = text(st, 7), .timeouts = text(st, 8), .dead = sqlite3_column_int(st, 9) != 0,
-                                  .reason = text(st, 10)};
+                                  .reason = text(st, 10), .paused_us = sqlite3_column_int64(st, 11), .usage = text(st, 12)};
         row(user, &r);
         rc = SQLITE_OK;
     }
@@ -206,6 +223,21 @@ int store_load_jsessions(struct store *s, void (*row)(void *user, const struct s
     int rc = sqlite3_prepare_v2(s->db, "SELECT id,path,name,type,kernel_id FROM jupyter_sessions ORDER BY id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_jsession r = {text(st, 0), text(st, 1), text(st, 2), text(st, 3), text(st, 4)};
+        row(user, &r);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? 0 : sql_fail(err, s->db, "cellkeep.db");
+}
+
+int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct store_checkpoint *r), void *user, struct ck_err *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(s->db, "SELECT id,session,name,created_us,bytes,layer FROM checkpoints ORDER BY created_us,id", -1,
+                                &st, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct store_checkpoint r = {text(st, 0), text(st, 1), text(st, 2), sqlite3_column_int64(st, 3),
+                                     sqlite3_column_int64(st, 4), text(st, 5)};
         row(user, &r);
         rc = SQLITE_OK;
     }
@@ -350,14 +382,42 @@ void store_put_session(struct store *s, const struct session *x, store_done done
     add_json(o, x->timeouts);
     add_number(o, x->state == SESSION_DEAD);
     add_text(o, x->reason);
+    add_number(o, x->paused_us);
+    if (x->usage)
+        add_json(o, x->usage);
+    else
+        add_text(o, NULL);
+    queue(s, o);
+}
+
+static void put_id(struct store *s, enum statement statement, const char *id)
+{
+    struct op *o = new_op(statement, NULL, NULL);
+    add_text(o, id);
     queue(s, o);
 }
 
 void store_delete_session(struct store *s, const char *id)
 {
-    struct op *o = new_op(DELETE_SESSION, NULL, NULL);
-    add_text(o, id);
+    put_id(s, DELETE_SESSION, id);
+    put_id(s, DELETE_CHECKPOINTS, id);
+}
+
+void store_put_checkpoint(struct store *s, const char *session, const struct checkpoint *c, store_done done, void *user)
+{
+    struct op *o = new_op(PUT_CHECKPOINT, done, user);
+    add_text(o, c->id);
+    add_text(o, session);
+    add_text(o, c->name);
+    add_number(o, c->created_us);
+    add_number(o, c->bytes);
+    add_text(o, c->layer);
     queue(s, o);
+}
+
+void store_delete_checkpoint(struct store *s, const char *id)
+{
+    put_id(s, DELETE_CHECKPOINT, id);
 }
 
 void store_put_jsession(struct store *s, const struct jsession *j)
@@ -373,9 +433,7 @@ void store_put_jsession(struct store *s, const struct jsession *j)
 
 void store_delete_jsession(struct store *s, const char *id)
 {
-    struct op *o = new_op(DELETE_JSESSION, NULL, NULL);
-    add_text(o, id);
-    queue(s, o);
+    put_id(s, DELETE_JSESSION, id);
 }
 
 void store_close(struct store *s, void (*closed)(void *user), void *user)

@@ -19,8 +19,9 @@ struct store_session {
     const char *id, *name, *template_name, *accelerator, *reason; // reason may be NULL
     const char *metadata, *timeouts;                              // JSON text
     int memory_mb;
-    int64_t created_us, last_activity_us;
+    int64_t created_us, last_activity_us, paused_us;
     bool dead;
+    const char *usage; // JSON text; may be NULL
 };
 int store_load_sessions(struct store *s, void (*row)(void *user, const struct store_session *r), void *user, struct ck_err *err);
 struct store_jsession {
@@ -28,11 +29,21 @@ struct store_jsession {
 };
 int store_load_jsessions(struct store *s, void (*row)(void *user, const struct store_jsession *r), void *user, struct ck_err *err);
 
+struct checkpoint;
+struct store_checkpoint {
+    const char *id, *session, *name;
+    int64_t created_us, bytes;
+    const char *layer;
+};
+int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct store_checkpoint *r), void *user, struct ck_err *err);
+
 // done (may be NULL) is called from the loop when the write is committed, or with err. Everything is
 // copied. A failed write without done is logged.
 typedef void (*store_done)(void *user, const struct ck_err *err);
 void store_put_session(struct store *s, const struct session *x, store_done done, void *user);
-void store_delete_session(struct store *s, const char *id);
+void store_delete_session(struct store *s, const char *id); // and its checkpoints
+void store_put_checkpoint(struct store *s, const char *session, const struct checkpoint *c, store_done done, void *user);
+void store_delete_checkpoint(struct store *s, const char *id);
 void store_put_jsession(struct store *s, const struct jsession *j);
 void store_delete_jsession(struct store *s, const char *id);
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "gateway/bridge_link.h"
 #include "gateway/http.h"
+#include "gateway/life.h"
 #include "gateway/registry.h"
 #include "gateway/serve.h"
 #include "gateway/v1_body.h"
@@ -14,7 +15,8 @@
 #define V1_USAGE_TIMEOUT_MS 2000
 
 // The session that the route's {id} names. NULL after having answered: 404 when there is none, and
-// when `alive`: 410 for a dead one, 409 for a paused one.
+// when `alive`: 410 for a dead one. (A
+// paused one is resumed by whatever reaches for it: life.h.)
 struct session *v1_session(struct http_req *r, bool alive);
 
 // Answers with err. A bridge that is gone because its session has ended is told as that: 410.
@@ -48,7 +50,14 @@ void v1_sessions_patch(struct http_req *r);
 void v1_sessions_delete(struct http_req *r);
 void v1_sessions_interrupt(struct http_req *r);
 void v1_sessions_restart(struct http_req *r);
-void v1_sessions_later(struct http_req *r);    // verbs of a later version: 501
+void v1_life_pause(struct http_req *r);        // v1_life.c
+void v1_life_resume(struct http_req *r);
+void v1_life_fork(struct http_req *r);
+void v1_life_checkpoint(struct http_req *r);
+void v1_life_checkpoints(struct http_req *r);
+void v1_life_checkpoint_get(struct http_req *r);
+void v1_life_checkpoint_delete(struct http_req *r);
+void v1_life_rollback(struct http_req *r);
 void v1_cells_run(struct http_req *r);         // v1_run.c
 void v1_cells_get(struct http_req *r);         // v1_cells.c
 void v1_cells_cancel(struct http_req *r);

@@ -197,7 +197,7 @@ static void start(struct http_req *r, struct session *s, const struct v1_command
 {
     struct v1_command *c = calloc(1, sizeof *c);
     if (c)
-        c->link = bridge_link_open(http_gateway(r)->loop, s->socket, &link_events, c, err);
+        c->link = session_link_open(s, SESSION_LINK_REQUEST, &link_events, c, err);
     if (!c || !c->link) {
         if (!c)
             ck_fail(err, 503, "no_memory", "the gateway is out of memory: try again");
@@ -218,7 +218,7 @@ static void start(struct http_req *r, struct session *s, const struct v1_command
     session_touch(s);
     if (b->timeout_ms > 0) { // 0: the configuration allows commands without an end
         c->deadline = v1_deadline_new(http_gateway(r)->loop, expired, c);
-        v1_deadline_arm_after(c->deadline, b->timeout_ms);
+        v1_deadline_arm_after(c->deadline, b->timeout_ms + session_wait_ms(s));
     }
     http_set_user(r, c);
     http_on_gone(r, on_gone);

@@ -313,7 +313,7 @@ void v1_files_get(struct http_req *r)
     }
     g->r = r;
     g->stat_rid = g->list_rid = g->read_rid = -2;
-    g->link = bridge_link_open(http_gateway(r)->loop, s->socket, &link_events, g, &err);
+    g->link = session_link_open(s, SESSION_LINK_REQUEST, &link_events, g, &err);
     if (!g->link) {
         get_fail(g, &err);
         return;

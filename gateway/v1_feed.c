@@ -1,6 +1,8 @@
 // A session's whole event log as a stream: GET .../events (server-sent events) and WS .../stream
 // (one JSON text message an event; the client may also send cells and answers). One feed, one link;
-// a slow client pauses the link, so that what it has not read stays in the bridge's log.
+// a slow client pauses the link, so that what it has not read stays in the bridge's log. A feed outlasts
+// a pause of its session: it lets go of the bridge and goes on after the last event when the session
+// runs again, which a message of its client makes it do.
 #include "gateway/v1_feed.h"
 
 #include "common/ck_json.h"
@@ -8,6 +10,7 @@
 #include "gateway/v1_deadline.h"
 #include "gateway/v1_event.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #define FEED_PENDING_MAX 128              // operations of one client that wait for their answer
@@ -23,9 +26,12 @@ struct v1_feed {
     struct http_req *r; // until the answer begins for a WebSocket, to the end for SSE
     struct ws_conn *w;
     struct session *s; // ref
-    struct bridge_link *link; // NULL when the bridge has gone
+    struct session_watch watch;
+    struct bridge_link *link; // NULL when the bridge has gone, and while the session is paused
+    uint64_t next; // the next event's number, as far as known
     struct v1_deadline *deadline; // for the attachment
     bool websocket, streaming;
+    bool from_now; // until the bridge has said what that is
     int64_t attach_rid;
     const char *url_prefix; // the gateway's base URL; lives as long as the gateway
     struct pending pending[FEED_PENDING_MAX];
@@ -35,6 +41,7 @@ static void feed_free(struct v1_feed *fd)
 {
     bridge_link_close(fd->link);
     v1_deadline_free(fd->deadline);
+    session_unwatch(&fd->watch);
     session_unref(fd->s);
     for (size_t i = 0; i < FEED_PENDING_MAX; i++)
         free(fd->pending[i].ref);
@@ -44,7 +51,7 @@ static void feed_free(struct v1_feed *fd)
 static void send_object(struct v1_feed *fd, json_t *o)
 {
     struct ck_buf b = CK_BUF_INIT;
-    if (!ck_json_dump(o, &b) && fd->w && ws_send(fd->w, false, b.p, b.n))
+    if (!ck_json_dump(o, &b) && fd->w && ws_send(fd->w, false, b.p, b.n) && fd->link)
         bridge_link_pause(fd->link);
     ck_buf_free(&b);
     json_decref(o);
@@ -60,6 +67,9 @@ static void send_refused(struct v1_feed *fd, const char *ref, const struct ck_er
 static void feed_event(struct v1_feed *fd, const json_t *h, const struct ck_frame *f)
 {
     struct v1_event ev;
+    int64_t seq = ck_json_int(h, "to", ck_json_int(h, "seq", 0, NULL), NULL); // a gap has both
+    if (seq > 0 && (uint64_t)seq >= fd->next)
+        fd->next = (uint64_t)seq + 1;
     if (!fd->streaming || v1_event_read(h, f, &ev) || ev.kind == V1_EVENT_SKIP)
         return;
     struct ck_buf b = CK_BUF_INIT;
@@ -106,6 +116,20 @@ static void feed_answer(struct v1_feed *fd, int64_t rid, const json_t *h)
     }
 }
 
+// The link is gone with what had not been answered.
+static void refuse_pending(struct v1_feed *fd, const struct ck_err *err)
+{
+    for (size_t i = 0; i < FEED_PENDING_MAX; i++) {
+        struct pending *p = &fd->pending[i];
+        if (p->rid)
+            send_refused(fd, p->ref, err);
+        free(p->ref);
+        *p = (struct pending){.rid = 0};
+    }
+}
+
+static int feed_attach(struct v1_feed *fd, struct ck_err *err);
+
 static json_t *message_op(struct v1_feed *fd, const struct v1_feed_message *m, struct pending *p)
 {
     switch (m->verb) {
@@ -134,8 +158,8 @@ static void ws_message(struct ws_conn *w, void *user, bool binary, struct ck_sli
     struct pending *p = rc ? NULL : pending_new(fd, m.ref);
     if (!rc && !p)
         rc = ck_fail(&err, 429, "too_many_operations", "wait for the answers to earlier messages first");
-    if (!rc && !fd->link)
-        rc = ck_fail(&err, 410, "session_dead", "the session has ended");
+    if (!rc && !fd->link) // it is paused: this resumes it
+        rc = feed_attach(fd, &err);
     if (!rc) {
         struct ck_slice code = {(const uint8_t *)m.execute.code, m.execute.code_n};
         p->rid = 0;
@@ -173,7 +197,9 @@ static const struct ws_events ws_events = {.on_message = ws_message, .on_drain =
 static void sse_drain(struct http_req *r, void *user)
 {
     (void)r;
-    bridge_link_resume(((struct v1_feed *)user)->link);
+    struct v1_feed *fd = user;
+    if (fd->link)
+        bridge_link_resume(fd->link);
 }
 
 // --- the link --------------------------------------------------------------------------------------
@@ -193,6 +219,23 @@ static void feed_attached(struct v1_feed *fd)
     ws_set_max_message(fd->w, FEED_MESSAGE_MAX);
 }
 
+static void feed_end(struct v1_feed *fd, const struct ck_err *err)
+{
+    bridge_link_close(fd->link);
+    fd->link = NULL;
+    if (fd->w) {
+        fd->streaming = false;
+        ws_resume(fd->w);
+        ws_close(fd->w, 1011, "the session ended"); // ws_closed frees
+        return;
+    }
+    if (fd->streaming)
+        http_stream_end(fd->r);
+    else
+        v1_reply_err(fd->r, err);
+    feed_free(fd);
+}
+
 static void on_frame(struct bridge_link *l, void *user, const json_t *h, const struct ck_frame *f)
 {
     (void)l;
@@ -204,10 +247,12 @@ static void on_frame(struct bridge_link *l, void *user, const json_t *h, const s
     } else if (json_integer_value(re) != fd->attach_rid) {
         feed_answer(fd, json_integer_value(re), h);
     } else if (bridge_error(h, &err)) {
-        http_reply_err(fd->r, &err);
-        feed_free(fd);
+        feed_end(fd, &err);
     } else {
-        feed_attached(fd);
+        fd->from_now = false;
+        fd->next = (uint64_t)ck_json_int(h, "from", 0, NULL);
+        if (!fd->streaming)
+            feed_attached(fd);
     }
 }
 
@@ -215,19 +260,57 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
 {
     (void)l;
     struct v1_feed *fd = user;
+    struct ck_err again = CK_ERR_INIT;
+    bool paused = session_wait_ms(fd->s) > 0;
     fd->link = NULL;
-    if (fd->w) {
-        ws_close(fd->w, 1011, "the session ended"); // ws_closed frees
-        return;
-    }
-    if (fd->streaming)
-        http_stream_end(fd->r);
-    else
-        v1_reply_err(fd->r, err);
-    feed_free(fd);
+    if (paused && fd->streaming)
+        refuse_pending(fd, err); // asleep
+    else if (!paused || strcmp(err->reason, "bridge_gone") != 0)
+        feed_end(fd, err);
+    else if (feed_attach(fd, &again)) // it was paused while it was being attached
+        feed_end(fd, &again);
 }
 
 static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_close = on_close};
+
+static int feed_attach(struct v1_feed *fd, struct ck_err *err)
+{
+    fd->link = session_link_open(fd->s, SESSION_LINK_FEED, &link_events, fd, err);
+    if (!fd->link)
+        return -1;
+    json_t *op = json_pack("{s:s,s:s}", "op", "attach", "mode", "all");
+    json_object_set_new(op, "from", fd->from_now ? json_string("now") : json_integer((json_int_t)fd->next));
+    bridge_link_op(fd->link, op, NULL, 0, &fd->attach_rid);
+    return 0;
+}
+
+static void feed_sleep(struct v1_feed *fd)
+{
+    struct ck_err err = CK_ERR_INIT;
+    ck_fail(&err, 503, "session_paused", "the session was paused meanwhile: try again");
+    bridge_link_close(fd->link);
+    fd->link = NULL;
+    refuse_pending(fd, &err);
+}
+
+static void on_watch(struct session_watch *w, enum session_event what)
+{
+    struct v1_feed *fd = (struct v1_feed *)((char *)w - offsetof(struct v1_feed, watch));
+    struct ck_err err = CK_ERR_INIT;
+    if (!fd->streaming)
+        return; // its link waits, or is opened again
+    if (fd->w && what == SESSION_SETTLES)
+        ws_pause(fd->w); // what the client sends now is read when it is clear what becomes of it
+    else if (fd->w)
+        ws_resume(fd->w);
+    ck_fail(&err, 410, "session_dead", "the session was deleted");
+    if (what == SESSION_SLEEPS)
+        feed_sleep(fd);
+    else if (what == SESSION_ENDED && !fd->link)
+        feed_end(fd, &err);
+    else if ((what == SESSION_RUNS || what == SESSION_GOES_ON) && !fd->link && feed_attach(fd, &err))
+        feed_end(fd, &err);
+}
 
 static void expired(void *user, const struct ck_err *err)
 {
@@ -259,17 +342,16 @@ static void feed_start(struct http_req *r, bool websocket)
     fd->websocket = websocket;
     fd->s = session_ref(s);
     fd->url_prefix = http_gateway(r)->config->base_url;
-    fd->link = bridge_link_open(http_gateway(r)->loop, s->socket, &link_events, fd, &err);
-    if (!fd->link) {
+    fd->from_now = pos == 1;
+    fd->next = pos == 1 ? 0 : from;
+    fd->deadline = v1_deadline_new(http_gateway(r)->loop, expired, fd);
+    if (feed_attach(fd, &err)) {
         http_reply_err(r, &err);
         feed_free(fd);
         return;
     }
-    fd->deadline = v1_deadline_new(http_gateway(r)->loop, expired, fd);
-    v1_deadline_arm(fd->deadline);
-    json_t *op = json_pack("{s:s,s:s}", "op", "attach", "mode", "all");
-    json_object_set_new(op, "from", pos == 1 ? json_string("now") : json_integer((json_int_t)from));
-    bridge_link_op(fd->link, op, NULL, 0, &fd->attach_rid);
+    session_watch(s, &fd->watch, on_watch);
+    v1_deadline_arm_after(fd->deadline, session_wait_ms(s));
     http_set_user(r, fd);
     http_on_gone(r, on_gone);
 }

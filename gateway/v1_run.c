@@ -252,7 +252,7 @@ static void expired(void *user, const struct ck_err *err) { run_fail(user, err);
 static void run_start(struct v1_run *run)
 {
     struct ck_err err = CK_ERR_INIT;
-    run->link = bridge_link_open(run->gw->loop, run->s->socket, &link_events, run, &err);
+    run->link = session_link_open(run->s, SESSION_LINK_REQUEST, &link_events, run, &err);
     if (!run->link) {
         run_fail(run, &err);
         return;
@@ -267,7 +267,7 @@ static void run_start(struct v1_run *run)
         return;
     }
     run->deadline = v1_deadline_new(run->gw->loop, expired, run);
-    v1_deadline_arm(run->deadline);
+    v1_deadline_arm_after(run->deadline, session_wait_ms(run->s));
     session_touch(run->s);
     json_decref(run->body.body); // the code is on its way; up to 32 MiB need not wait for the cell
     run->body.body = NULL;

@@ -19,12 +19,14 @@ const struct v1_operation v1_operations[] = {
     {"delete", S, "deleteSession", "Delete the session and all its files", 0, 0, "204 -", "403 404"},
     {"post", S "/interrupt", "interruptSession", "Interrupt what runs (KeyboardInterrupt)", 0, 0, "200 Session", SESSION_ERRORS},
     {"post", S "/restart", "restartSession", "Start a fresh kernel; files stay", 0, 0, "200 Session", SESSION_ERRORS},
-    {"post", S "/pause", "pauseSession", "Not in this version", 0, 0, 0, "403 404 501"},
-    {"post", S "/resume", "resumeSession", "Not in this version", 0, 0, 0, "403 404 501"},
-    {"post", S "/fork", "forkSession", "Not in this version", 0, 0, 0, "403 404 501"},
-    {"post", S "/checkpoints", "createCheckpoint", "Not in this version", 0, 0, 0, "403 404 501"},
-    {"get", S "/checkpoints", "listCheckpoints", "Not in this version", 0, 0, 0, "403 404 501"},
-    {"post", S "/rollback", "rollbackSession", "Not in this version", 0, 0, 0, "403 404 501"},
+    {"post", S "/pause", "pauseSession", "Save the session with its memory and free what it uses; its next request resumes it", 0, 0, "200 Session", "400 " SESSION_ERRORS},
+    {"post", S "/resume", "resumeSession", "Let a paused session run again", 0, 0, "200 Session", "400 " SESSION_ERRORS},
+    {"post", S "/fork", "forkSession", "Independent copies of the session, with its variables and files; with Accept: text/event-stream progress as it is made", 0, "Fork", "201 [Session]", "400 429 507 " SESSION_ERRORS},
+    {"post", S "/checkpoints", "createCheckpoint", "Save the session as it is now, to go back to", 0, "CheckpointCreate", "201 Checkpoint", "400 429 507 " SESSION_ERRORS},
+    {"get", S "/checkpoints", "listCheckpoints", "The session's checkpoints, oldest first", 0, 0, "200 [Checkpoint]", "403 404"},
+    {"get", S "/checkpoints/{checkpoint}", "getCheckpoint", "One checkpoint, by id or name", 0, 0, "200 Checkpoint", "403 404"},
+    {"delete", S "/checkpoints/{checkpoint}", "deleteCheckpoint", "Delete a checkpoint", 0, 0, "204 -", "403 404 409"},
+    {"post", S "/rollback", "rollbackSession", "Go back to a checkpoint, variables and files", 0, "Rollback", "200 Session", "400 " SESSION_ERRORS},
     {"post", S "/cells", "runCell", "Run code; with Accept: text/event-stream its events as they happen", 0, "CellRun", "200 Cell", "400 403 404 409 410 413 429 503"},
     {"get", CELL, "getCell", "A cell: queued, running, or finished", 0, 0, "200 CellState", "403 404 503"},
     {"delete", CELL, "deleteCell", "Cancel a queued or running cell", 0, 0, "204 -", SESSION_ERRORS},
@@ -72,6 +74,11 @@ const char v1_schemas_json[] =
     ",\"state\":{\"enum\":[\"starting\",\"idle\",\"busy\",\"paused\",\"dead\"]},\"template\":" STR ",\"memory_mb\":" INT
     ",\"accelerator\":{\"enum\":[\"kvm\",\"tcg\"]},\"created_at\":" STR ",\"last_activity\":" STR ",\"metadata\":" OBJ
     ",\"timeouts\":" REF("Timeouts") ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
+    "\"Fork\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}}},"
+    "\"CheckpointCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR "}},"
+    "\"Checkpoint\":{\"type\":\"object\",\"required\":[\"id\",\"name\"],\"properties\":{\"id\":" STR ",\"name\":" STR
+    ",\"created_at\":" STR ",\"bytes\":" INT "}},"
+    "\"Rollback\":{\"type\":\"object\",\"required\":[\"checkpoint\"]," CLOSED ",\"properties\":{\"checkpoint\":" STR "}},"
     "\"CellRun\":{\"type\":\"object\",\"required\":[\"code\"]," CLOSED ",\"properties\":{\"code\":" STR
     ",\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800},\"silent\":" BOOL
     ",\"stdin\":{\"oneOf\":[" STR "," ARRAY(STR) "," BOOL "]}}},"

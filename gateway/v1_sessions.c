@@ -236,10 +236,3 @@ void v1_sessions_restart(struct http_req *r)
     session_touch(s);
     v1_call(r, s, json_pack("{s:s}", "op", "restart"), V1_RESTART_TIMEOUT_MS, reply_current);
 }
-
-void v1_sessions_later(struct http_req *r)
-{
-    if (v1_session(r, false))
-        http_reply_error(r, 501, "not_implemented",
-                         "this version of cellkeep does not pause, resume, fork, checkpoint or roll back sessions yet");
-}

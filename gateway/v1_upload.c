@@ -180,7 +180,7 @@ void v1_files_put(struct http_req *r)
     if (!strcmp(p->path, "/"))
         ck_fail(&err, 409, "is_a_folder", "the path is a folder: name a file in it");
     else
-        p->link = bridge_link_open(http_gateway(r)->loop, s->socket, &link_events, p, &err);
+        p->link = session_link_open(s, SESSION_LINK_REQUEST, &link_events, p, &err);
     if (!p->link) {
         put_fail(p, &err);
         return;

@@ -43,10 +43,6 @@ struct session *v1_session(struct http_req *r, bool alive)
         reply_dead(r, s);
         return NULL;
     }
-    if (alive && s->state == SESSION_PAUSED) {
-        http_reply_error(r, 409, "session_paused", "the session is paused: resume it first");
-        return NULL;
-    }
     return s;
 }
 
@@ -89,12 +85,10 @@ void v1_call(struct http_req *r, struct session *s, json_t *op, int timeout_ms, 
     if (c) {
         *c = (struct call){r, reply};
         // No http_on_gone: the operation is short, its answer is thrown away when the client left.
-        if (bridge_call(http_gateway(r)->loop, s->socket, op, NULL, 0, timeout_ms, call_done, c))
-            return;
-        free(c);
-    } else {
-        json_decref(op);
+        session_call(s, op, timeout_ms, call_done, c);
+        return;
     }
+    json_decref(op);
     http_reply_error(r, 503, "no_memory", "the gateway is out of memory: try again");
 }
 

@@ -253,12 +253,6 @@ def test_a_client_that_leaves_does_not_end_its_cell(api, session):
     assert done["status"] == "ok" and done["stdout"] == "one\ntwo\n"
 
 
-def test_what_later_versions_do_is_501(api, session):
-    for verb in ("pause", "resume", "fork", "rollback"):
-        r = api.post("/v1/sessions/%s/%s" % (session, verb), {})
-        assert r.status == 501 and r.json()["reason"] == "not_implemented"
-
-
 def in_background(api, session, code, **fields):
     """Posts a cell; the function that comes back waits for its end."""
     import threading

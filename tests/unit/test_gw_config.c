@@ -51,6 +51,8 @@ static void defaults_are_those_of_the_usage(void **state)
     assert_int_equal(c.on_exit, CONFIG_EXIT_KEEP);
     assert_int_equal(c.accel, CONFIG_ACCEL_AUTO);
     assert_int_equal(c.command_timeout_ms, 30000);
+    assert_int_equal(c.idle_s, 600);
+    assert_int_equal(c.delete_s, 86400);
     assert_true(c.state_dir[0] == '/' && c.cache_dir[0] == '/');
     config_free(&c);
 }
@@ -66,6 +68,11 @@ static void an_option_wins_over_the_environment_and_that_over_the_file(void **st
     assert_int_equal(c.max_sessions, 1);
     assert_int_equal(c.accel, CONFIG_ACCEL_KVM);
     assert_true(c.jail_required);
+    config_free(&c);
+    assert_int_equal(load(env, 4, "--on-exit", "pause", "--idle-s=0", "--delete-s=7"), 0);
+    assert_int_equal(c.on_exit, CONFIG_EXIT_PAUSE);
+    assert_int_equal(c.idle_s, 0);
+    assert_int_equal(c.delete_s, 7);
     config_free(&c);
 }
 
@@ -99,8 +106,9 @@ static void wrong_values_are_named(void **state)
     refused("--port", "", "whole number");
     refused("--port", "99999999999999999999", "whole number");
     refused("--accel", "fast", "must be auto, kvm or tcg");
-    refused("--on-exit", "stay", "must be keep or kill");
-    refused("--on-exit", "pause", "not available yet");
+    refused("--on-exit", "stay", "must be keep, pause or kill");
+    refused("--idle-s", "-1", "must be a whole number");
+    refused("--delete-s", "soon", "must be a whole number");
     refused("--memory-mb", "383", "from 384");
     refused("--base-url", "/a b", "letters");
     refused("--base-url", "/a<b", "letters");

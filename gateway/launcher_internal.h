@@ -1,0 +1,71 @@
+// Shared by launcher*.c only.
+#pragma once
+#include "gateway/launcher.h"
+#include "gateway/launcher_uid.h"
+
+#define LINE_MAX_BYTES 4096
+
+struct child { // one process of ours, until it is reaped
+    uv_process_t process;
+    struct launcher *launcher;
+    struct launch *launch; // while it is starting
+    struct child *next, *prev;
+};
+
+enum launch_kind {
+    LAUNCH_POOL,   // a fresh machine of the template: a new folder
+    LAUNCH_RESUME, // of a paused session: its folder and uid, which stay when it fails
+    LAUNCH_FORK,   // from a layer: a new folder, which has it already
+};
+
+struct launch {
+    uv_work_t work;
+    uv_pipe_t status;
+    uv_timer_t timer;
+    int open_handles;
+    struct launcher *l;
+    struct bridge_proc *p;
+    struct child *child;
+    launch_done done;
+    void *user;
+    int tries;
+    bool finished;
+    enum launch_kind kind;
+    char layer[CK_UUID_MAX]; // of a resume or fork
+    int64_t cell_ms;         // likewise: the session's limit
+    bool waiting, counted;   // a resume or fork: for its turn; has it
+    struct ck_err stopped;   // why it shall not go on; err is the thread pool's while that works
+    int fd_config, fd_log, fd_status_read, fd_status_write;
+    struct ck_err err;
+    size_t line_n;
+    char line[LINE_MAX_BYTES];
+    struct launch *next, *prev;
+};
+
+struct launcher {
+    uv_loop_t *loop;
+    char *exe, *sessions_dir, *template_dir, *image_dir, *accelerator;
+    int memory_mb, ram_fd;
+    const struct config *config;
+    struct uid_pool *uids; // NULL when not root
+    struct child *children;
+    struct launch *launches;
+    size_t nstarting;
+    size_t nrestoring; // resumes and forks that have their turn
+    bool closing;
+};
+
+// launcher.c
+struct bridge_proc *launch_proc_new(struct launcher *l, const char *id);
+// Takes p over but for a resume. The launch is in the list and does nothing yet.
+struct launch *launch_new(struct launcher *l, enum launch_kind kind, struct bridge_proc *p, launch_done done, void *user);
+void launch_begin(struct launch *x);
+void launch_give_up(struct launch *x); // x->err is set; what was begun is ended, then done is called
+
+// launcher_prepare.c: folder, log, configuration; for the thread pool
+void launch_prepare(struct launch *x);
+
+// launcher_restore.c: not too many at once
+void launch_next(struct launcher *l);    // begins those whose turn it is
+void launch_turn_over(struct launch *x); // it ended
+

@@ -1,0 +1,125 @@
+// What a bridge needs before it can be started: its folder, its log, its configuration in a pipe.
+// Runs on the thread pool; touches nothing of the launcher that changes.
+#include "gateway/launcher_internal.h"
+
+#include "common/ck_clean.h"
+#include "common/ck_fs.h"
+#include "common/ck_json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define UID_WAIT_MS 2000 // for the last processes of a paused session to be gone
+
+// Steps without which no session starts when the operator asked for the full jail.
+static json_t *required_steps(const struct launcher *l)
+{
+    json_t *list = json_array();
+    static const char *const steps[] = {"descriptors", "environment", "rlimits", "net_ns", "mount_ns", "capabilities", "no_new_privs"};
+    if (!l->config->jail_required)
+        return list;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        json_array_append_new(list, json_string(steps[i]));
+    if (l->uids)
+        json_array_append_new(list, json_string("uid"));
+    return list;
+}
+
+static json_t *bridge_config(const struct launch *x)
+{
+    const struct launcher *l = x->l;
+    bool pool = x->kind == LAUNCH_POOL;
+    uid_t uid = l->uids ? uid_pool_uid(l->uids, x->p->slot) : 0;
+    int64_t cell_ms = pool ? l->config->cell_timeout_ms : x->cell_ms;
+    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:{s:I,s:I}}", "id", x->p->id, "dir", x->p->dir,
+                          "template_dir", l->template_dir, "image_dir", l->image_dir, "accelerator", l->accelerator,
+                          "memory_mb", l->memory_mb, "uid", (json_int_t)uid, "gid", (json_int_t)uid, "qemu",
+                          l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", pool, "limits",
+                          "cell_ms", (json_int_t)cell_ms, "command_ms", (json_int_t)l->config->command_timeout_ms);
+    if (!pool)
+        json_object_set_new(j, "restore", json_pack("{s:s,s:s}", "layer", x->layer, "mode",
+                                                    x->kind == LAUNCH_FORK ? "fork" : "resume"));
+    return j;
+}
+
+// The whole configuration lies in the pipe before the process exists: it fits (a pipe holds 64 KiB).
+static int write_config(struct launch *x)
+{
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    CK_CLEAN_JSON json_t *j = bridge_config(x);
+    int fds[2];
+    if (!j || ck_json_dump(j, &text) || text.n > 60 * 1024)
+        return ck_fail(&x->err, 500, "session_failed", "the configuration of a session is too large");
+    if (pipe2(fds, O_CLOEXEC))
+        return ck_fail_errno(&x->err, errno, 503, "no_descriptors", "a session cannot be started");
+    x->fd_config = fds[0];
+    int rc = ck_write_all(fds[1], text.p, text.n);
+    close(fds[1]);
+    return rc ? ck_fail_errno(&x->err, errno, 500, "session_failed", "a session cannot be configured") : 0;
+}
+
+// A resume has no choice of uid: its files have one. Whoever still has it is about to go.
+static int check_uid(struct launch *x)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    if (!x->l->uids)
+        return 0;
+    uid_t uid = uid_pool_uid(x->l->uids, x->p->slot);
+    for (int waited = 0; !uid_is_idle(uid); waited += 20) {
+        if (x->kind != LAUNCH_RESUME || waited >= UID_WAIT_MS)
+            return ck_fail(&x->err, 503, "uid_in_use", "uid %u is in use", (unsigned)uid);
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+// The bridge makes its layers below this folder, which we made for a fork.
+static int own_layers(struct launch *x, int dir)
+{
+    CK_CLEAN_FD int layers = openat(dir, "layers", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    uid_t uid = x->l->uids ? uid_pool_uid(x->l->uids, x->p->slot) : 0;
+    if (layers < 0 || (x->l->uids && fchown(layers, uid, uid)))
+        return ck_fail_errno(&x->err, errno, 500, "session_failed", "the layers of a session cannot be opened");
+    return 0;
+}
+
+// The log of a folder that belonged to a bridge may be anything: it is opened as a plain file or not.
+static int open_log(int dir)
+{
+    struct stat st;
+    int fd = openat(dir, "bridge.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_nlink != 1)) {
+        close(fd);
+        errno = EINVAL;
+        return -1;
+    }
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_APPEND); // without O_NONBLOCK: the bridge inherits the flags
+    return fd;
+}
+
+void launch_prepare(struct launch *x)
+{
+    int fds[2];
+    if (check_uid(x))
+        return;
+    if (x->kind == LAUNCH_POOL && mkdir(x->p->dir, 0700)) {
+        ck_fail_errno(&x->err, errno, 507, "session_failed", "a session's folder cannot be made in %s", x->l->sessions_dir);
+        return;
+    }
+    CK_CLEAN_FD int dir = open(x->p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (x->kind == LAUNCH_FORK && dir >= 0 && own_layers(x, dir))
+        return;
+    x->fd_log = dir >= 0 ? open_log(dir) : -1;
+    if (x->fd_log < 0 || pipe2(fds, O_CLOEXEC)) {
+        ck_fail_errno(&x->err, errno, 503, "session_failed", "a session cannot be started");
+        return;
+    }
+    x->fd_status_read = fds[0];
+    x->fd_status_write = fds[1];
+    write_config(x);
+}

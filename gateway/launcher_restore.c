@@ -1,0 +1,70 @@
+// Resumes and forks: started a few at a time, so that a hundred of them take turns and do not starve
+// each other of the processor. Resumes come first: somebody waits for each.
+#include "gateway/launcher_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RESTORES_MAX 4
+
+// Whose turn is next: the oldest that waits, resumes before forks, but first those that shall not begin.
+static struct launch *first_waiting(const struct launcher *l)
+{
+    struct launch *best = NULL; // the list begins with the newest
+    for (struct launch *x = l->launches; x; x = x->next) {
+        if (!x->waiting)
+            continue;
+        if (x->stopped.status)
+            return x;
+        if (!best || best->kind == LAUNCH_FORK || x->kind == LAUNCH_RESUME)
+            best = x;
+    }
+    return best;
+}
+
+void launch_next(struct launcher *l)
+{
+    struct launch *x;
+    while ((x = first_waiting(l)) && (x->stopped.status || l->nrestoring < RESTORES_MAX)) {
+        x->waiting = false;
+        if (x->stopped.status) {
+            x->err = x->stopped;
+            launch_give_up(x);
+            continue;
+        }
+        x->counted = true;
+        l->nrestoring++;
+        launch_begin(x);
+    }
+}
+
+void launch_turn_over(struct launch *x)
+{
+    if (x->counted)
+        x->l->nrestoring--;
+    x->counted = false;
+    launch_next(x->l);
+}
+
+static struct launch *restore(struct launcher *l, enum launch_kind kind, struct bridge_proc *p, const char *layer,
+                              int64_t cell_ms, launch_done done, void *user)
+{
+    struct launch *x = launch_new(l, kind, p, done, user);
+    snprintf(x->layer, sizeof x->layer, "%s", layer);
+    x->cell_ms = cell_ms;
+    x->waiting = true;
+    launch_next(l);
+    return x;
+}
+
+struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const char *layer, int64_t cell_ms,
+                               launch_done done, void *user)
+{
+    return restore(l, LAUNCH_RESUME, p, layer, cell_ms, done, user);
+}
+
+struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, int64_t cell_ms, launch_done done,
+                             void *user)
+{
+    return restore(l, LAUNCH_FORK, launch_proc_new(l, id), layer, cell_ms, done, user);
+}
