@@ -152,7 +152,7 @@ struct ws_events {
     // (at most 64 KiB); the rest was dropped, the connection lives on.
     void (*on_too_large)(struct ws_conn *w, void *user, bool binary, struct ck_slice start);
     void (*on_drain)(struct ws_conn *w, void *user); // optional: queue is below the mark again
-    void (*on_confirmed)(struct ws_conn *w, void *user); // optional: the answer to ws_confirm() came
+    void (*on_confirmed)(struct ws_conn *w, void *user); // optional: ws_confirmed() went up
     void (*on_written)(struct ws_conn *w, void *user);   // optional: more was given to the kernel; see ws_written()
     // Exactly once, whoever closed; w is gone when it returns. code = the close code that was
     // received or sent, 1006 when there was none.
@@ -176,18 +176,19 @@ int ws_send(struct ws_conn *w, bool binary, const void *p, size_t n);           
 int ws_send_blob(struct ws_conn *w, bool binary, struct ck_blob *b, size_t off, size_t n); // takes a reference of its own
 size_t ws_queued(const struct ws_conn *w);
 // Delivery, as places in the output. ws_position: right after what was given to ws_send() so far.
-// ws_confirmed: up to where the client's library has taken it, by its pong to a ping that
-// ws_confirm() sends after all that was given so far (unless one is still on its way).
-// ws_reached: for the end of a connection, in on_close or before a ws_terminate(): up to where the
-// client has it as far as can be known: what its host acknowledged, or, when that threw bytes away
-// unread (a reset), what was confirmed. Never more, possibly less.
+// ws_confirm: asks the client, by a ping in the same write as what was given so far, whether it has it;
+// cheap, only one ping is on its way. ws_confirmed: up to where its pongs say that its library has taken
+// it. What TCP acknowledged says nothing of that: a proxy may stand between, or the program not read.
+// ws_settle: for the end of a connection, in on_close or before a ws_close(): takes what the client has
+// said and was not read yet (on_message and on_confirmed may come from inside), then as ws_confirmed; a
+// pong that was cut off counts. Never more than the client has.
 // ws_written: up to where the output has left this host: it will arrive, even when this process is
 // killed, unless the network or the client's host is gone. ws_arrived: up to where the client's host
 // has acknowledged it (whether its program will read it is not known). While the socket is open.
 uint64_t ws_position(const struct ws_conn *w);
 void ws_confirm(struct ws_conn *w);
 uint64_t ws_confirmed(const struct ws_conn *w);
-uint64_t ws_reached(struct ws_conn *w);
+uint64_t ws_settle(struct ws_conn *w);
 uint64_t ws_written(const struct ws_conn *w);
 uint64_t ws_arrived(const struct ws_conn *w);
 void ws_pause(struct ws_conn *w);  // stop reading from the client (pings are still answered from what came)

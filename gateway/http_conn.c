@@ -224,6 +224,8 @@ static int on_writable(struct http_conn *c)
     if (c->killed)
         return -1;
     c->flushed = c->out.consumed; // lws calls back when it holds nothing of the last piece any more
+    if (c->ws)
+        ws_before_write(c->ws);
     struct ck_slice s = out_peek(&c->out, c->srv->scratch + LWS_PRE, HTTP_IO_CHUNK);
     if (s.n) {
         if (lws_write(c->wsi, (unsigned char *)(uintptr_t)s.p, s.n, LWS_WRITE_RAW) < 0)
@@ -287,10 +289,12 @@ static void on_closed(struct http_conn *c)
     if (c->next)
         c->next->prev = c->prev;
     s->nconns--;
+    if (c->ws)
+        ws_settle(c->ws); // a reset leaves the client's last words in the socket
     c->killed = true;
     ck_buf_free(&c->in);
     if (c->ws)
-        ws_closed(c->ws); // asks how far the queue went
+        ws_closed(c->ws);
     out_clear(&c->out);
     if (c->req && c->req->answer == ANSWER_DONE) {
         access_log(c->req, 0);

@@ -121,8 +121,9 @@ struct ws_conn {
     int64_t next_ping, last_heard;
     int close_code;    // received or sent, 1006 = none
     bool close_sent, close_received;
-    uint64_t position, reached; // as ws_position() and ws_reached() say, once conn is NULL
-    uint64_t asked, confirmed;  // places: of the last ws_confirm(), and of the last pong to one
+    uint64_t position;  // as ws_position() says, once conn is NULL
+    bool confirm;       // a question goes out with the next write, or when the last one is answered
+    uint64_t asked, confirmed; // places: of the last question, and of the last answer
     uint64_t dropped;  // bytes that were not even queued, because the connection was ending
 };
 
@@ -186,4 +187,5 @@ void reply_sse_comment(struct http_req *r);
 // http_ws.c
 void ws_input(struct http_conn *c);
 void ws_tick(struct ws_conn *w, int64_t now);
+void ws_before_write(struct ws_conn *w);
 void ws_closed(struct ws_conn *w); // the connection is gone: on_close, free

@@ -3,9 +3,12 @@
 #include "gateway/http_internal.h"
 
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#define SETTLE_MAX (256 * 1024) // most bytes read at the end of a connection
+#define ASK_BYTES 8             // payload of a ping that asks: the place
 
 static struct ws_conn *orphan(struct http_req *r, struct ws_conn *w)
 {
@@ -70,7 +73,6 @@ struct ws_conn *http_ws_accept(struct http_req *r, const char *subprotocol, cons
 void ws_closed(struct ws_conn *w)
 {
     w->position = ws_position(w);
-    ws_reached(w);
     w->conn = NULL;
     w->srv->nws--;
     w->ev.on_close(w, w->user, w->close_code);
@@ -110,25 +112,31 @@ static void send_close(struct ws_conn *w, int code, const char *text)
 static void on_close_frame(struct ws_conn *w, struct ck_slice payload)
 {
     int code = ws_close_code(payload);
-    ws_reached(w); // its frame acknowledged what came before, ours is not acknowledged yet
     w->close_received = true;
     w->close_code = code;
     send_close(w, code, "");
     conn_want_write(w->conn); // when ours went out before, the end follows from there
 }
 
+// The client has everything up to this place.
+static void confirmed(struct ws_conn *w, uint64_t at)
+{
+    w->confirmed = at;
+    if (w->confirm && !w->conn->killed)
+        conn_want_write(w->conn);
+    if (w->ev.on_confirmed)
+        w->ev.on_confirmed(w, w->user);
+}
+
 static void on_pong(struct ws_conn *w, struct ck_slice payload)
 {
     uint64_t at = 0;
-    if (payload.n != 8)
+    if (payload.n != ASK_BYTES)
         return;
-    for (int i = 7; i >= 0; i--)
+    for (int i = ASK_BYTES - 1; i >= 0; i--)
         at = at << 8 | payload.p[i];
-    if (at != w->asked || at == w->confirmed)
-        return;
-    w->confirmed = at;
-    if (w->ev.on_confirmed)
-        w->ev.on_confirmed(w, w->user);
+    if (at == w->asked && at > w->confirmed)
+        confirmed(w, at);
 }
 
 static void on_event(struct ws_conn *w, const struct ws_event *ev)
@@ -270,11 +278,25 @@ uint64_t ws_position(const struct ws_conn *w)
 
 void ws_confirm(struct ws_conn *w)
 {
-    uint64_t at = ws_position(w);
-    uint8_t payload[8];
-    if (!w->conn || w->conn->killed || w->close_sent || w->asked > w->confirmed || at == w->confirmed)
+    if (!w->conn || w->conn->killed || w->close_sent || w->confirm)
         return;
-    for (int i = 0; i < 8; i++)
+    w->confirm = true;
+    conn_want_write(w->conn);
+}
+
+// The question joins the messages it is about: whoever has taken it has taken them, and a program that
+// takes both at once answers before it can do anything else. Only one question is on its way: a client that
+// answers into a connection that broke meanwhile must not find it out before it has read what came.
+void ws_before_write(struct ws_conn *w)
+{
+    uint64_t at = ws_position(w);
+    uint8_t payload[ASK_BYTES];
+    if (!w->confirm || w->asked > w->confirmed)
+        return;
+    w->confirm = false;
+    if (w->close_sent || at == w->asked)
+        return;
+    for (int i = 0; i < ASK_BYTES; i++)
         payload[i] = (uint8_t)(at >> (8 * i));
     w->asked = at;
     send_control(w, WS_PING, payload, sizeof payload);
@@ -299,26 +321,35 @@ static uint64_t given_less(const struct http_conn *c, unsigned long request)
 uint64_t ws_written(const struct ws_conn *w) { return w->conn ? given_less(w->conn, SIOCOUTQNSD) : 0; }
 uint64_t ws_arrived(const struct ws_conn *w) { return w->conn ? given_less(w->conn, SIOCOUTQ) : 0; }
 
-uint64_t ws_reached(struct ws_conn *w)
+// The beginning of a pong with our payload's length.
+static bool pong_begun(const struct ws_rx *rx)
+{
+    if (rx->in_payload)
+        return rx->op == WS_PONG && rx->left + rx->ncontrol == ASK_BYTES;
+    return rx->nhead >= 2 && (rx->head[0] & 0x0f) == WS_PONG && (rx->head[1] & 0x7f) == ASK_BYTES;
+}
+
+uint64_t ws_settle(struct ws_conn *w)
 {
     struct http_conn *c = w->conn;
-    struct tcp_info ti;
-    socklen_t len = sizeof ti;
-    if (!c)
-        return w->reached;
+    uint8_t piece[16 * 1024];
+    ssize_t n = 0;
+    size_t all = 0;
+    // Under TLS the bytes are not ours to read; while input is off lws may hold some that come before.
+    if (!c || c->killed || c->in_input || c->rx_off || lws_is_ssl(c->wsi))
+        return w->confirmed;
     int fd = lws_get_socket_fd(c->wsi);
-    if (w->confirmed > w->reached)
-        w->reached = w->confirmed;
-    // A host resets a connection whose program left bytes unread. Then, and when we ended it because
-    // the client was silent, an acknowledgement says nothing about the program.
-    bool orderly = !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
-                   (ti.tcpi_state == TCP_ESTABLISHED || ti.tcpi_state == TCP_CLOSE_WAIT || ti.tcpi_state == TCP_LAST_ACK);
-    if (w->close_received || !orderly)
-        return w->reached;
-    uint64_t out = given_less(c, SIOCOUTQ);
-    if (out > w->reached) // under TLS an older answer may be better
-        w->reached = out;
-    return w->reached;
+    c->in_input = true;
+    while (all < SETTLE_MAX && (n = recv(fd, piece, sizeof piece, MSG_DONTWAIT)) > 0) {
+        all += (size_t)n;
+        if (ck_buf_add(&c->in, piece, (size_t)n))
+            break;
+        ws_input(c);
+    }
+    c->in_input = false;
+    if (w->asked > w->confirmed && pong_begun(&w->rx))
+        confirmed(w, w->asked);
+    return w->confirmed;
 }
 
 void ws_pause(struct ws_conn *w)

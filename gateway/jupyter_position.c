@@ -13,7 +13,7 @@
 
 #include "common/ck_time.h"
 
-#define ACK_MS 20    // at most so often is the client asked what it has
+#define ACK_MS 20    // at most so often is the bridge told what is sure
 #define SENT_MS 2    // at most so often is the bridge told what was sent
 #define FRESH_MS 80  // hosts delay acknowledgements by up to 40 ms
 #define LATE_MAX 4   // FRESH_MS doubles so often for a host that does not acknowledge
@@ -29,27 +29,29 @@ static void tell(struct jup_socket *k, uint64_t sent)
 
 // --- what is sure ----------------------------------------------------------------------------------
 
-// At once after a pause; paced in a flood.
 void jup_position_given(struct jup_socket *k)
 {
-    int64_t now = ck_mono_ms(), wait = k->asked_ms + ACK_MS - now;
-    if (!k->ws || !jup_ack_pending(&k->ack) || uv_is_active((uv_handle_t *)&k->ack_timer))
-        return;
-    if (wait > 0) {
-        uv_timer_start(&k->ack_timer, k->ack_timer.timer_cb, (uint64_t)wait, 0);
-    } else {
-        k->asked_ms = now;
-        ws_confirm(k->ws); // nothing while one is on its way: its answer comes back here
-    }
+    if (k->ws && jup_ack_pending(&k->ack))
+        ws_confirm(k->ws);
 }
 
-static void on_ack_timer(uv_timer_t *t) { jup_position_given(t->data); }
+static void on_ack_timer(uv_timer_t *t)
+{
+    struct jup_socket *k = t->data;
+    k->acked_ms = ck_mono_ms();
+    tell(k, k->sent.told);
+}
 
+// There is no hurry: while we live, the bridge needs to know when the client has gone.
 void jup_position_confirmed(struct jup_socket *k)
 {
-    if (jup_ack_reached(&k->ack, ws_confirmed(k->ws)))
-        tell(k, k->sent.told);
-    jup_position_given(k);
+    int64_t wait = k->acked_ms + ACK_MS - ck_mono_ms();
+    if (!jup_ack_reached(&k->ack, ws_confirmed(k->ws)) || uv_is_active((uv_handle_t *)&k->ack_timer))
+        return;
+    if (wait > 0)
+        uv_timer_start(&k->ack_timer, k->ack_timer.timer_cb, (uint64_t)wait, 0);
+    else
+        on_ack_timer(&k->ack_timer);
 }
 
 // --- what was sent ---------------------------------------------------------------------------------
@@ -115,6 +117,9 @@ void jup_position_again(struct jup_socket *k)
 
 void jup_position_final(struct jup_socket *k)
 {
-    if (jup_ack_reached(&k->ack, ws_reached(k->ws)) || k->sent.told > k->ack.acked)
+    uint64_t sure = ws_settle(k->ws);
+    bool told = !uv_is_active((uv_handle_t *)&k->ack_timer);
+    uv_timer_stop(&k->ack_timer);
+    if (jup_ack_reached(&k->ack, sure) || !told || k->sent.told > k->ack.acked)
         tell(k, k->ack.acked);
 }

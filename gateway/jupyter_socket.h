@@ -53,7 +53,7 @@ struct jup_socket {
     uint64_t first_seq; // LISTENING: what a new consumer would see first
     int retries;
     struct jup_ack ack;
-    int64_t asked_ms; // when the client was last asked what it has
+    int64_t acked_ms; // when the bridge was last told what is sure
     struct {
         uint64_t told;    // the last `sent` that the bridge was told
         uint64_t sample;  // written at sample_ms; while its arrival is not late, what is written counts as sent

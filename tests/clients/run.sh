@@ -20,6 +20,7 @@ run() {
 }
 
 run services node "$here/services.js" "$url/" "$token"
+run soak node "$here/soak.js" "$url" "$token" --cuts 200
 for d in jupyterclient openwebui sockets; do
     run $d /usr/bin/python3 "$here/$d.py" "$url" "$token"
 done

@@ -1,11 +1,16 @@
 """Lossless streams: every event has a number, and a reader that comes back goes on where it was."""
+import os
+import signal
+import socket
+import struct
 import threading
 import time
 
+import pytest
 import websocket
 
-from harness.gateway import TOKEN
-from harness.jupyter import Socket, reply, stdout
+from harness.gateway import TOKEN, wait_for
+from harness.jupyter import Socket, decode_v1, reply, stdout
 
 
 def read_events(api, sid, start, until):
@@ -171,3 +176,87 @@ def test_unrelated_clients_start_at_now(gateway, api, session):
     got = s.execute("print:now")
     assert stdout(got) == "now\n"
     s.close()
+
+
+# --- what a client has is what it says, not what TCP says --------------------------------------------
+
+class Frames:
+    """A client that answers pings only when it is told to."""
+
+    def __init__(self, gateway, sid, session=None):
+        self.sock = Socket(gateway, sid, TOKEN, session=session)
+        self.ws = self.sock.ws
+        self.ids, self.texts = [], []
+
+    def until(self, wanted, answer=True):
+        """Frames up to the one that is wanted; that one, and pings if answer is false, stays unanswered."""
+        while True:
+            f = self.ws.recv_frame()
+            if f.opcode == websocket.ABNF.OPCODE_BINARY:
+                m = decode_v1(f.data)
+                self.ids.append(m["header"]["msg_id"])
+                self.texts.append(m["content"].get("text") or m["content"].get("execution_state"))
+            if wanted(f):
+                return f
+            if answer and f.opcode == websocket.ABNF.OPCODE_PING:
+                self.ws.pong(f.data)
+
+    def run_to_the_last_question(self, code):
+        """The cell is over, its last message has come, and the question that follows is not answered."""
+        self.sock.send("execute_request", {"code": code, "silent": False})
+        self.until(lambda f: self.texts and self.texts[-1] == "idle")
+        return self.until(lambda f: f.opcode == websocket.ABNF.OPCODE_PING)
+
+    def cut(self, how):
+        s = self.ws.sock
+        if how == "reset":
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+        else:  # no close frame
+            s.shutdown(socket.SHUT_WR)
+
+
+def seen_again(gateway, sid, before):
+    """Message ids that a new connection of the same client gets, up to the end of a cell of its own."""
+    again = Socket(gateway, sid, TOKEN, session=before.sock.session)
+    mid = again.send("execute_request", {"code": "print:again", "silent": False})
+    got = []
+    while True:
+        m = again.recv(20)
+        if m["parent_header"].get("msg_id") == mid and m["content"].get("execution_state") == "idle":
+            break
+        got.append(m)
+    again.close()
+    return got
+
+
+@pytest.mark.parametrize("how", ["end", "reset"])
+def test_bytes_that_a_proxy_swallowed_come_again(gateway, session, how):
+    """The client's side of the connection acknowledged everything and ended; its program read nothing."""
+    f = Frames(gateway, session)
+    f.ws.pong(f.run_to_the_last_question("print:warm").data)
+    f.sock.send("execute_request", {"code": "print:one\nprint:two", "silent": False})
+    wait_for("the cell", 10, lambda: gateway.client().session(session)["state"] == "idle")
+    time.sleep(0.3)
+    f.cut(how)
+    time.sleep(0.2)
+    assert stdout(seen_again(gateway, session, f)) == "one\ntwo\nagain\n"
+
+
+@pytest.mark.parametrize("how", ["end", "reset"])
+@pytest.mark.parametrize("part", ["whole", "cut"])
+def test_the_last_word_of_a_client_counts_when_its_connection_breaks(gateway, session, how, part):
+    """It answered, or began to, and was gone before the gateway looked."""
+    f = Frames(gateway, session)
+    ping = f.run_to_the_last_question("print:one")
+    os.kill(gateway.pid, signal.SIGSTOP)
+    try:
+        pong = websocket.ABNF(1, 0, 0, 0, websocket.ABNF.OPCODE_PONG, 1, ping.data).format()
+        f.ws.sock.sendall(pong if part == "whole" else pong[:5])
+        f.cut(how)
+        time.sleep(0.1)
+    finally:
+        os.kill(gateway.pid, signal.SIGCONT)
+    again = seen_again(gateway, session, f)
+    assert stdout(again) == "again\n"
+    assert not {m["header"]["msg_id"] for m in again} & set(f.ids)
