@@ -39,8 +39,11 @@ void jup_say_refused(struct jup_socket *k, enum jup_channel ch, const struct jup
 {
     JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
     const char *ks = k->kernel_session;
-    if (jup_synth_reply(&s, ks, header, head, ch, ename, evalue)) // no such thing as a reply to it
+    if (jup_synth_reply(&s, ks, header, head, ch, ename, evalue)) { // no such thing as a reply to it
+        if (!jup_synth_error(&s, ks, header, ename, evalue))
+            jup_say(k, &s);
         return;
+    }
     JUP_CLEAN_SYNTH struct jup_synth other = JUP_SYNTH_INIT;
     if (!jup_synth_status(&other, ks, header, "busy"))
         jup_say(k, &other);

@@ -55,7 +55,7 @@ void jup_submit_failed(struct jup_socket *k, int64_t rid, const struct ck_err *e
 static void refuse(struct jup_socket *k, const struct jup_in *m, const char *ename, const char *evalue)
 {
     struct ck_slice header = m->part[0].n <= JUP_PARENT_MAX ? m->part[0] : ck_slice("", 0);
-    jup_say_refused(k, m->channel, &m->head, header, ename, evalue);
+    jup_say_refused(k, m->channel < JUP_IOPUB ? m->channel : JUP_SHELL, &m->head, header, ename, evalue);
 }
 
 static void forward(struct jup_socket *k, const struct jup_in *m)
@@ -73,18 +73,21 @@ static void forward(struct jup_socket *k, const struct jup_in *m)
         ws_pause(k->ws); // until the link drains
 }
 
+// Told under the message's own id; one whose id cannot be read is for the log alone: clients do not
+// expect messages that answer nothing.
+static void refuse_malformed(struct jup_socket *k, bool binary, struct ck_slice msg, struct jup_in *m, const char *why)
+{
+    ck_log(CK_LOG_WARN, "jupyter", "message_refused kernel=%s bytes=%zu why=\"%s\"", k->session->id, msg.n, why);
+    if (m->head.msg_id[0] || jup_peek(k->dialect, binary, msg, &m->channel, &m->head, &m->part[0]))
+        refuse(k, m, "BadMessage", why);
+}
+
 void jup_submit(struct jup_socket *k, bool binary, struct ck_slice msg)
 {
     struct jup_in m;
     struct ck_err err = CK_ERR_INIT;
-    int rc = jup_decode(k->dialect, binary, msg, &m, &err);
-    if (rc > 0)
-        return;
-    if (rc < 0) {
-        ck_log(CK_LOG_WARN, "jupyter", "message_refused kernel=%s bytes=%zu why=\"%s\"", k->session->id, msg.n,
-               err.text);
-        if (m.head.msg_id[0] && m.head.msg_type[0] && m.channel < JUP_IOPUB)
-            refuse(k, &m, "BadMessage", err.text);
+    if (jup_decode(k->dialect, binary, msg, &m, &err)) {
+        refuse_malformed(k, binary, msg, &m, err.text);
         return;
     }
     if (k->phase == JUP_ASLEEP)
@@ -105,6 +108,6 @@ void jup_submit_too_large(struct jup_socket *k, bool binary, struct ck_slice sta
     snprintf(text, sizeof text, "the message is larger than the %d MiB that this gateway takes in one message",
              (int)(JUP_MESSAGE_MAX >> 20));
     ck_log(CK_LOG_WARN, "jupyter", "message_too_large kernel=%s", k->session->id);
-    if (jup_peek(k->dialect, binary, start, &ch, &head, &header) && ch < JUP_IOPUB)
-        jup_say_refused(k, ch, &head, header, "MessageTooLarge", text);
+    if (jup_peek(k->dialect, binary, start, &ch, &head, &header))
+        jup_say_refused(k, ch < JUP_IOPUB ? ch : JUP_SHELL, &head, header, "MessageTooLarge", text);
 }

@@ -80,7 +80,13 @@ static int check_parts(struct jup_in *m, bool is_json, struct ck_err *err)
     return 0;
 }
 
-static int check_channel(const struct jup_in *m) { return m->channel < JUP_IOPUB ? 0 : 1; }
+// The channel comes last, so that a wrong one can be told under the message's own id.
+static int check(struct jup_in *m, bool is_json, struct ck_err *err)
+{
+    if (check_parts(m, is_json, err))
+        return -1;
+    return m->channel < JUP_IOPUB ? 0 : malformed(err, "clients may send on the channels shell, control and stdin only");
+}
 
 // Reads the offset table of v1. Slice i of the message is [off i, off i+1). Returns n, or 0.
 static uint64_t v1_table(struct ck_slice f)
@@ -115,7 +121,7 @@ static int decode_v1(struct ck_slice f, struct jup_in *m, struct ck_err *err)
         from = to;
     }
     m->channel = channel.n ? jup_channel_of(channel) : JUP_SHELL;
-    return check_channel(m) ? 1 : check_parts(m, false, err);
+    return check(m, false, err);
 }
 
 // The JSON object of a legacy frame. Buffers named inside it are ignored: `[]`, `{}` or absent.
@@ -160,7 +166,7 @@ static int decode_json(struct ck_slice json, struct jup_in *m, struct ck_err *er
     if (m->nparts < P_BUFFERS)
         m->nparts = P_BUFFERS;
     m->channel = legacy_channel(channel);
-    return check_channel(m) ? 1 : check_parts(m, true, err);
+    return check(m, true, err);
 }
 
 static int decode_legacy_binary(struct ck_slice f, struct jup_in *m, struct ck_err *err)
@@ -219,13 +225,20 @@ static bool peek_v1(struct ck_slice f, enum jup_channel *ch, struct ck_slice *he
     return true;
 }
 
+static bool peek_head(struct ck_slice header, struct jup_head *head)
+{
+    if (!jup_json_is_object(header) || !ck_json_valid(header.p, header.n, NULL))
+        return false;
+    return !jup_head_of(header, head, NULL) || head->msg_id[0];
+}
+
 bool jup_peek(enum jup_dialect dialect, bool binary, struct ck_slice f, enum jup_channel *ch, struct jup_head *head,
               struct ck_slice *header)
 {
     *ch = JUP_SHELL;
     *header = ck_slice("", 0);
     if (dialect == JUP_V1 && (binary || !looks_like_json(f)))
-        return peek_v1(f, ch, header) && ck_json_valid(header->p, header->n, NULL) && !jup_head_of(*header, head, NULL);
+        return peek_v1(f, ch, header) && peek_head(*header, head);
     if (!looks_like_json(f)) {
         uint32_t n = f.n < 8 ? 0 : get_be32(f.p);
         uint32_t from = n ? get_be32(f.p + 4) : 0;
@@ -242,7 +255,7 @@ bool jup_peek(enum jup_dialect dialect, bool binary, struct ck_slice f, enum jup
         else if (ck_slice_is(key, "channel"))
             *ch = legacy_channel(value);
     }
-    return header->n && ck_json_valid(header->p, header->n, NULL) && !jup_head_of(*header, head, NULL);
+    return peek_head(*header, head);
 }
 
 // Writing happens twice through the same functions: once to count (p NULL), once into the blob.

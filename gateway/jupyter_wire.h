@@ -38,15 +38,15 @@ struct jup_in {
     uint32_t nparts;
 };
 
-// Decodes one frame of a client. 0 = a message; 1 = to be ignored (a channel that no client may
-// write, or that we do not know); -1 = malformed, err says how ("bad_message", 400); when the header
-// was readable, head and part[0] are filled then. The frame must
-// stay as it is while *out is used. binary: the frame came as a binary one. Some front-ends forward
+// Decodes one frame of a client. 0 = a message; -1 = malformed, or on a channel that no client may
+// write or that we do not know: err says how ("bad_message", 400); head and part[0] are filled when the
+// header could be read (head.msg_id is not ""). The frame must stay as it is while *out is used. binary: the frame came as a binary one. Some front-ends forward
 // binary frames as text, so what a text frame really is shows in its first byte.
 int jup_decode(enum jup_dialect dialect, bool binary, struct ck_slice frame, struct jup_in *out, struct ck_err *err);
 
-// The head of a message of which only the first bytes were kept (it was too large). False when its
-// beginning does not tell.
+// The head of a message that cannot be decoded as a whole: only its first bytes were kept (it was too
+// large), or it is malformed further on. False when not even its msg_id can be read; type and session
+// may be "".
 bool jup_peek(enum jup_dialect dialect, bool binary, struct ck_slice start, enum jup_channel *ch,
               struct jup_head *head, struct ck_slice *header);
 

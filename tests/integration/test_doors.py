@@ -1,4 +1,5 @@
 """Both doors on one session: the Jupyter WebSocket (v1 and legacy) and the cell API see one kernel."""
+import struct
 import threading
 
 import pytest
@@ -160,6 +161,59 @@ def test_malformed_messages_do_not_take_the_session_down(gateway, api, session, 
     except (ConnectionError, websocket.WebSocketException, AssertionError):
         pass  # closing the connection that sent it is fine
     assert api.cell(session, "print:alive")["stdout"] == "alive\n"
+
+
+HEADER = '{"msg_id":"wrong-1","msg_type":"%s","session":"s","username":"u","version":"5.3"}'
+
+
+def v1_frame(channel, header, content=b"{}", cut=0):
+    parts = [channel, header, b"{}", b"{}", content]
+    off = [8 * 7]
+    for p in parts:
+        off.append(off[-1] + len(p))
+    raw = struct.pack("<7Q", 6, *off) + b"".join(parts)
+    return raw[:len(raw) - cut]
+
+
+def wrong_frames(mtype):
+    """Frames that cannot be taken, but whose msg_id can be read: name, whether in the v1 form, bytes."""
+    h = (HEADER % mtype).encode()
+    json_frame = b'{"header":%s,"parent_header":{},"metadata":{},"content":%s,"channel":%s}'
+    yield "unknown channel", False, json_frame % (h, b"{}", b'"nope"')
+    yield "iopub", False, json_frame % (h, b"{}", b'"iopub"')
+    yield "channel is a number", False, json_frame % (h, b"{}", b"7")
+    yield "not UTF-8", False, json_frame % (h, b'{"code":"\xff"}', b'"shell"')
+    yield "cut off", False, (json_frame % (h, b'{"code":"print:x"}', b'"shell"'))[:-30]
+    yield "content is a list", False, json_frame % (h, b"[]", b'"shell"')
+    yield "no session", False, json_frame % (h.replace(b'"session":"s",', b""), b"{}", b'"shell"')
+    yield "v1, unknown channel", True, v1_frame(b"nope", h)
+    yield "v1, iopub", True, v1_frame(b"iopub", h)
+    yield "v1, not UTF-8", True, v1_frame(b"shell", h, b'{"code":"\xff"}')
+    yield "v1, cut off", True, v1_frame(b"shell", h, b'{"code":"print:x"}', 5)
+    yield "v1, content is a list", True, v1_frame(b"shell", h, b"[]")
+
+
+@pytest.mark.parametrize("mtype", ["execute_request", "comm_msg"])
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
+def test_a_message_that_cannot_be_taken_is_answered_under_its_id(gateway, session, v1, mtype):
+    """Each on the same socket, which goes on working."""
+    s = Socket(gateway, session, TOKEN, v1=v1)
+    s.execute("print:warm")
+    for name, is_v1, raw in wrong_frames(mtype):
+        if is_v1 != v1:
+            continue
+        s.ws.send(raw, opcode=websocket.ABNF.OPCODE_BINARY if v1 else websocket.ABNF.OPCODE_TEXT)
+        mine = []
+        while not mine or (mtype == "execute_request" and mine[-1]["content"].get("execution_state") != "idle"):
+            m = s.recv(10)
+            if m["parent_header"].get("msg_id") == "wrong-1":
+                mine.append(m)
+        told = [m["content"] for m in mine if m["msg_type"] in ("execute_reply", "error")]
+        assert all(t["ename"] == "BadMessage" and t["evalue"] for t in told), (name, told)
+        assert [m["channel"] for m in mine] == (["iopub", "iopub", "shell", "iopub"] if mtype == "execute_request"
+                                                else ["iopub"]), name
+    assert stdout(s.execute("print:on")) == "on\n"
+    s.close()
 
 
 def test_jupyter_sessions_bind_a_path_to_a_kernel(api):

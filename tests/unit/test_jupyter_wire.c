@@ -192,15 +192,48 @@ static void legacy_is_tolerant_as_the_field_needs(void **state)
     assert_int_equal(in.channel, JUP_STDIN);
 }
 
-static void channels_nobody_may_write_are_ignored(void **state)
+static void channels_nobody_may_write_are_refused_under_the_messages_id(void **state)
 {
     (void)state;
-    assert_int_equal(decode_text("{\"channel\":\"iopub\",\"header\":" HEAD "}"), 1);
-    assert_int_equal(decode_text("{\"channel\":\"nonsense\",\"header\":" HEAD "}"), 1);
-    assert_int_equal(decode_text("{\"channel\":7,\"header\":" HEAD "}"), 1);
+    static const char *const texts[] = {"{\"channel\":\"iopub\",\"header\":" HEAD "}",
+                                        "{\"channel\":\"nonsense\",\"header\":" HEAD "}",
+                                        "{\"channel\":7,\"header\":" HEAD "}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_int_equal(decode_text(texts[i]), -1);
+        assert_string_equal(in.head.msg_id, "m1");
+    }
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     v1_frame(&b, (const char *[]){"iopub", HEAD, "{}", "{}", "{}"}, 5);
-    assert_int_equal(decode(JUP_V1, true, b.p, b.n), 1);
+    assert_int_equal(decode(JUP_V1, true, b.p, b.n), -1);
+    assert_string_equal(in.head.msg_id, "m1");
+}
+
+static bool peek(enum jup_dialect d, bool binary, const void *p, size_t n, struct jup_head *head)
+{
+    enum jup_channel ch;
+    struct ck_slice header;
+    return jup_peek(d, binary, ck_slice(p, n), &ch, head, &header);
+}
+
+static void the_id_of_a_malformed_message_is_read_where_it_can_be(void **state)
+{
+    (void)state;
+    static const char bad_utf8[] = "{\"header\":" HEAD ",\"content\":{\"code\":\"\xff\"}}", cut[] = "{\"header\":" HEAD ",\"con";
+    static const char no_type[] = "{\"header\":{\"msg_id\":\"m1\"},\"content\":[]}", no_id[] = "{\"header\":{\"session\":\"s\"}}";
+    struct jup_head head;
+    assert_true(peek(JUP_LEGACY, false, bad_utf8, sizeof bad_utf8 - 1, &head));
+    assert_string_equal(head.msg_id, "m1");
+    assert_true(peek(JUP_LEGACY, false, cut, sizeof cut - 1, &head));
+    assert_true(peek(JUP_LEGACY, false, no_type, sizeof no_type - 1, &head));
+    assert_string_equal(head.msg_type, "");
+    assert_false(peek(JUP_LEGACY, false, no_id, sizeof no_id - 1, &head));
+    assert_false(peek(JUP_LEGACY, false, "{\"header\":[\"msg_id\"]}", 21, &head));
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    v1_frame(&b, (const char *[]){"shell", HEAD, "{}", "{}", "{}"}, 5);
+    size_t enough = b.n - 6; // all of the header
+    assert_true(peek(JUP_V1, true, b.p, enough, &head));
+    assert_string_equal(head.msg_id, "m1");
+    assert_false(peek(JUP_V1, true, b.p, enough - 1, &head));
 }
 
 static void legacy_binary(struct ck_buf *b, const char *json, const char *buf0, size_t n0)
@@ -358,7 +391,8 @@ int main(void)
         cmocka_unit_test(headers_that_do_not_name_the_message_are_refused),
         cmocka_unit_test(parts_that_are_not_json_objects_are_refused),
         cmocka_unit_test(legacy_is_tolerant_as_the_field_needs),
-        cmocka_unit_test(channels_nobody_may_write_are_ignored),
+        cmocka_unit_test(channels_nobody_may_write_are_refused_under_the_messages_id),
+        cmocka_unit_test(the_id_of_a_malformed_message_is_read_where_it_can_be),
         cmocka_unit_test(legacy_buffers_come_in_binary_frames_and_in_text_frames),
         cmocka_unit_test(a_v1_client_may_fall_back_to_text),
         cmocka_unit_test(what_goes_out_as_v1_comes_back_in),
