@@ -10,10 +10,16 @@
 
 #define CONNECT_MS 5000
 #define READ_ROOM (64 * 1024)
+#define SILENT_MS 10000 // without a byte from a bridge of which something is expected: it is asked
+#define PROBE_MS 15000  // for its answer; with SILENT_MS less than clients usually wait
+#define PROBE_RID (-1)  // of that question; owners' are positive
 
 struct bridge_link {
     uv_pipe_t pipe;
     uv_timer_t timer; // the connect deadline; later: deliver what is buffered
+    uv_timer_t watch;
+    uint64_t heard;   // uv_now() when bytes last went either way
+    bool awaiting, watched, probing, mark_probe;
     uv_connect_t connect;
     struct bridge_link_events ev;
     void *user;
@@ -32,6 +38,7 @@ struct write_req {
     uv_write_t req;
     struct bridge_link *link;
     struct ck_blob *blob;
+    bool probe; // our own question
     struct write_req *next;
 };
 
@@ -59,6 +66,7 @@ void bridge_link_close(struct bridge_link *l)
         l->ended(l->owner);
     uv_close((uv_handle_t *)&l->pipe, on_handle_closed);
     uv_close((uv_handle_t *)&l->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&l->watch, on_handle_closed);
 }
 
 static void fail(struct bridge_link *l, const struct ck_err *err)
@@ -87,7 +95,10 @@ static int deliver_frame(struct bridge_link *l, const struct ck_frame *f)
         fail(l, &err);
         return -1;
     }
-    l->ev.on_frame(l, l->user, j, f);
+    bool probe = ck_json_int(j, "re", 0, NULL) == PROBE_RID;
+    l->awaiting &= probe;
+    if (!probe)
+        l->ev.on_frame(l, l->user, j, f);
     json_decref(j);
     return l->closed ? -1 : 0;
 }
@@ -117,6 +128,12 @@ static void deliver(struct bridge_link *l)
         ck_buf_free(&l->in);
 }
 
+static void moved(struct bridge_link *l)
+{
+    l->heard = uv_now(l->pipe.loop);
+    l->probing = false;
+}
+
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *out)
 {
     struct bridge_link *l = h->data;
@@ -138,6 +155,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
         return;
     }
     l->in.n += (size_t)n;
+    moved(l);
     deliver(l);
 }
 
@@ -145,6 +163,7 @@ static void on_written(uv_write_t *req, int status)
 {
     struct write_req *w = (struct write_req *)req;
     struct bridge_link *l = w->link;
+    bool probe = w->probe;
     l->queued -= w->blob->n;
     ck_blob_unref(w->blob);
     free(w);
@@ -152,7 +171,11 @@ static void on_written(uv_write_t *req, int status)
         return;
     if (status < 0) {
         fail_uv(l, status);
-    } else if (l->over_mark && l->queued < BRIDGE_LINK_HIGH_WATER / 2) {
+        return;
+    }
+    if (!probe) // which goes into the socket of a hung process too
+        moved(l);
+    if (l->over_mark && l->queued < BRIDGE_LINK_HIGH_WATER / 2) {
         l->over_mark = false;
         if (l->ev.on_drain)
             l->ev.on_drain(l, l->user);
@@ -204,6 +227,52 @@ static void on_timer(uv_timer_t *t)
     fail(l, &err);
 }
 
+static void watch_for(struct bridge_link *l, uint64_t ms)
+{
+    uv_timer_start(&l->watch, l->watch.timer_cb, ms, 0);
+}
+
+static void on_watch(uv_timer_t *t)
+{
+    struct bridge_link *l = t->data;
+    struct ck_err err = CK_ERR_INIT;
+    uint64_t silent = uv_now(t->loop) - l->heard;
+    if (!l->awaiting && !l->watched)
+        return;
+    if (l->paused || !l->connected) {
+        l->heard = uv_now(t->loop);
+        watch_for(l, SILENT_MS);
+    } else if (l->probing) {
+        ck_fail(&err, 504, "bridge_timeout",
+                "the session's process does not answer; try again, or delete the session and create a new one");
+        fail(l, &err);
+    } else if (silent < SILENT_MS) {
+        watch_for(l, SILENT_MS - silent);
+    } else {
+        l->probing = true;
+        watch_for(l, PROBE_MS);
+        json_t *op = json_pack("{s:s,s:i}", "op", "info", "rid", PROBE_RID);
+        l->mark_probe = true;
+        bridge_link_op(l, op, NULL, 0, NULL);
+        l->mark_probe = false;
+    }
+}
+
+static void begin_watch(struct bridge_link *l)
+{
+    if (l->closed || uv_is_active((uv_handle_t *)&l->watch))
+        return;
+    l->heard = uv_now(l->pipe.loop);
+    watch_for(l, SILENT_MS);
+}
+
+void bridge_link_watch(struct bridge_link *l, bool on)
+{
+    l->watched = on;
+    if (on)
+        begin_watch(l);
+}
+
 static bool fits(const char *socket_path)
 {
     return strlen(socket_path) < sizeof((struct sockaddr_un *)0)->sun_path;
@@ -222,8 +291,10 @@ struct bridge_link *bridge_link_hold(uv_loop_t *loop, const struct bridge_link_e
     l->early_end = &l->early;
     uv_pipe_init(loop, &l->pipe, 0);
     uv_timer_init(loop, &l->timer);
-    l->pipe.data = l->timer.data = l;
-    l->open_handles = 2;
+    uv_timer_init(loop, &l->watch);
+    l->watch.timer_cb = on_watch;
+    l->pipe.data = l->timer.data = l->watch.data = l;
+    l->open_handles = 3;
     return l;
 }
 
@@ -277,6 +348,7 @@ int bridge_link_send(struct bridge_link *l, struct ck_blob *frame)
         return -1;
     }
     w->link = l;
+    w->probe = l->mark_probe;
     w->blob = frame;
     l->queued += frame->n;
     if (l->queued > BRIDGE_LINK_HIGH_WATER)
@@ -301,6 +373,8 @@ int bridge_link_op(struct bridge_link *l, json_t *header, const struct ck_slice 
     json_decref(header);
     if (rc)
         return -1;
+    l->awaiting = true;
+    begin_watch(l);
     return bridge_link_send(l, ck_frame_encode(ck_buf_slice(&text), parts, nparts));
 }
 

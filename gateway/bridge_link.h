@@ -17,8 +17,8 @@ struct bridge_link_events {
     // the call. Not called while paused.
     void (*on_frame)(struct bridge_link *l, void *user, const json_t *header, const struct ck_frame *frame);
     void (*on_drain)(struct bridge_link *l, void *user); // optional: send queue below its mark again
-    // The link broke or the bridge closed it (err: 503 "bridge_gone", 504 "bridge_timeout",
-    // 502 "bad_frame"). Exactly once, never after bridge_link_close(); l is gone when it returns.
+    // The link broke or the bridge closed it (err: 503 "bridge_gone", 502 "bad_frame"), or the bridge
+    // neither answers nor takes anything (504 "bridge_timeout": its process hangs). Exactly once, never after bridge_link_close(); l is gone when it returns.
     void (*on_close)(struct bridge_link *l, void *user, const struct ck_err *err);
 };
 
@@ -38,6 +38,9 @@ void bridge_link_fail(struct bridge_link *l, const struct ck_err *err);
 void bridge_link_on_end(struct bridge_link *l, void (*ended)(void *owner), void *owner);
 // No callback after this. NULL is fine. May be called from any callback of the link.
 void bridge_link_close(struct bridge_link *l);
+// After an operation was sent, a bridge that stays silent is asked whether it still lives; one that is
+// asked to be watched is also asked while its owner waits for events. A paused link is not watched.
+void bridge_link_watch(struct bridge_link *l, bool on);
 void bridge_link_set_user(struct bridge_link *l, void *user);
 
 // Sends one operation; takes the reference of header. When header has no "rid" and `rid` is not

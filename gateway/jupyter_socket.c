@@ -378,6 +378,8 @@ static void on_link_close(struct bridge_link *l, void *user, const struct ck_err
     struct ck_err again = CK_ERR_INIT;
     bool paused = session_wait_ms(k->session) > 0, gone = !strcmp(err->reason, "bridge_gone");
     k->link = NULL;
+    if (k->phase == JUP_LIVE && !paused)
+        ck_log(CK_LOG_WARN, "jupyter", "bridge_lost kernel=%s reason=%s", k->session->id, err->reason);
     if (k->req && paused && gone && (k->link = session_link_open(k->session, SESSION_LINK_FEED, &link_events, k, &again)))
         introduce(k); // it was paused during the handshake
     else if (k->req)

@@ -215,6 +215,7 @@ static void start(struct http_req *r, struct session *s, const struct v1_command
         command_fail(c, err);
         return;
     }
+    bridge_link_watch(c->link, true);
     session_touch(s);
     if (b->timeout_ms > 0) { // 0: the configuration allows commands without an end
         c->deadline = v1_deadline_new(http_gateway(r)->loop, expired, c);

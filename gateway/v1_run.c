@@ -187,6 +187,7 @@ static void run_accepted(struct v1_run *run, const json_t *h)
     json_t *op = json_pack("{s:s,s:s,s:I,s:s}", "op", "attach", "mode", "cell", "from", (json_int_t)run->first_seq,
                            "cell", run->cell);
     bridge_link_op(run->link, op, NULL, 0, &run->attach_rid);
+    bridge_link_watch(run->link, true);
     if (!run->r)
         return;
     http_header_add(run->r, "X-Cell-Id", run->cell);
@@ -226,11 +227,17 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
 {
     (void)l;
     struct v1_run *run = user;
+    struct ck_err hangs = CK_ERR_INIT;
     run->link = NULL;
-    if (run->accepted)
+    if (run->accepted && err->status == 504) {
+        ck_fail(&hangs, 504, err->reason, "%s; the cell has been accepted: look for it with GET .../cells/%s", err->text,
+                run->cell);
+        run_fail(run, &hangs);
+    } else if (run->accepted) {
         run_lost(run);
-    else
+    } else {
         run_fail(run, err);
+    }
 }
 
 static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_close = on_close};
