@@ -1,6 +1,9 @@
 // QEMU's argument vector from a description of a VM. Pure. Must never put a byte into an option that
 // QEMU's option syntax would read as another option: a path with a comma is refused, not escaped.
 #include "vmm/argv.h"
+#include "vmm/blockdev.h"
+
+#include "common/ck_clean.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -103,6 +106,8 @@ static int check(const struct ck_vm_spec *s, struct ck_err *err)
         return ck_fail(err, 500, "bad_vm", "the QMP descriptor must be 3 or more");
     if (s->use != CK_VM_PROBE && check_path("disk", s->disk, err))
         return -1;
+    if (s->use == CK_VM_SESSION && check_path("template's disk", s->disk_base, err))
+        return -1;
     if (s->use == CK_VM_TEMPLATE && check_path("memory file", s->ram_path, err))
         return -1;
     if (s->use == CK_VM_SESSION && s->ram_fd < 3)
@@ -159,6 +164,16 @@ static void add_channels(struct build *b, const struct ck_vm_spec *s)
     opt(b, "-serial", "chardev:console");
 }
 
+static void node(struct build *b, json_t *description)
+{
+    CK_CLEAN_JSON json_t *j = description;
+    CK_CLEAN_FREE char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    if (!text && !b->rc)
+        b->rc = ck_fail(b->err, 500, "no_memory", "no memory for QEMU's command line");
+    else
+        opt(b, "-blockdev", "%s", text ? text : "");
+}
+
 // Errors are reported to the guest instead of stopping the VM: a full host disk is an I/O error in
 // the guest, not a session that hangs.
 static void add_disks(struct build *b, const struct ck_vm_spec *s)
@@ -167,7 +182,12 @@ static void add_disks(struct build *b, const struct ck_vm_spec *s)
     opt(b, "-device", "virtio-blk-device,drive=root,serial=root,rerror=report,werror=report");
     if (s->use == CK_VM_PROBE)
         return;
-    opt(b, "-drive", "if=none,id=disk,format=qcow2,discard=unmap,file=%s", s->disk);
+    if (s->use == CK_VM_SESSION) { // nodes with names: layers are put between them
+        node(b, ck_blockdev_frozen(CK_BLOCKDEV_BASE, s->disk_base, NULL));
+        node(b, ck_blockdev_active(CK_BLOCKDEV_TOP, s->disk, CK_BLOCKDEV_BASE));
+    } else {
+        opt(b, "-drive", "if=none,id=disk,format=qcow2,discard=unmap,file=%s", s->disk);
+    }
     opt(b, "-device", "virtio-blk-device,drive=disk,serial=disk,rerror=report,werror=report");
 }
 

@@ -35,6 +35,7 @@ struct ck_vm_spec {
     const char *kernel, *initrd, *append; // boot only; ignored for sessions
     const char *root_image;               // erofs, read-only
     const char *disk;                     // qcow2; NULL for the probe
+    const char *disk_base;                // session: the template's qcow2 that lies below it
     const char *ram_path;                 // template: plain file; session: NULL
     int ram_fd;                           // session: descriptor number in the child
     int qmp_fd, console_fd;               // descriptor numbers in the child; console_fd -1 for sessions

@@ -32,7 +32,7 @@
 
 #define CK_LAYER_VERSION 1
 #define CK_LAYER_SUM_MAX 33     // 32 hex digits and NUL
-#define CK_LAYER_DISKS_MAX 8    // disks of layers between the template's disk and a session's own
+#define CK_LAYER_DISKS_MAX 8    // disks of layers between the template's disk and a session's own (a layer's own counts)
 #define CK_LAYER_DISKS_MERGE 4  // from here on a running machine merges them
 #define CK_LAYER_JSON_MAX 65536
 
@@ -60,7 +60,7 @@ struct ck_layer_info {
     uint64_t data_pages, zero_pages; // of 4 KiB: stored; all zero (stored as ranges)
     struct ck_layer_file ram, state, disk;
     int nbelow; // layers whose disks lie below this one's, next first; the template's disk is the last
-    char below[CK_LAYER_DISKS_MAX][CK_UUID_MAX];
+    char below[CK_LAYER_DISKS_MAX - 1][CK_UUID_MAX];
 };
 
 // layer.json. Pure. Parsing refuses another magic or version and anything out of range ("bad_layer").
@@ -74,13 +74,15 @@ int ck_layer_check(const struct ck_layer_info *info, const struct ck_template *t
 struct ck_layer {
     struct ck_layer_info info;
     int ram, state;
-    int disk[CK_LAYER_DISKS_MAX + 1]; // [0] its own, then those of info.below in order
+    int disk[CK_LAYER_DISKS_MAX]; // [0] its own, then those of info.below in order
     int ndisk;
+    uint64_t disk_size; // as the guest sees it
 };
 #define CK_LAYER_INIT {.ram = -1, .state = -1, .ndisk = 0}
 
-// Opens DIR/<id> and the disks below it in DIR/<their ids>. Checks names, sizes and headers; blocks
-// for some small reads.
+// Opens DIR/<id> and the disks below it: each is DIR/<id>/<its id>.qcow2, so that a layer's folder can be
+// complete in itself, or else DIR/<its id>/disk.qcow2. Follows no links. Checks names, sizes and headers;
+// blocks for some small reads.
 int ck_layer_open(const char *dir, const char *id, struct ck_layer *out, struct ck_err *err);
 // The same from descriptors that somebody else opened (a bridge's jail does not show the layers):
 // layer.json, ram, state, then its own disk and those below. All are taken over in every case.
@@ -91,15 +93,15 @@ void ck_layer_close(struct ck_layer *l); // leaves CK_LAYER_INIT; a half-opened 
 // contents). Blocks for the time of reading.
 int ck_layer_verify(const struct ck_layer *l, struct ck_err *err);
 
-// Removes what a process that died left half-made in DIR. Blocks.
-void ck_layer_sweep(const char *dir);
-
 // ---- making one -------------------------------------------------------------------------------
 
 struct ck_checkpoint_opts {
     const char *dir;  // DIR/<id> appears at the end, whole or not at all; same file system as the session's disk
     const char *id;   // a new uuid
     bool stay;        // pause: the VM stays stopped
+    // May be NULL: called from the loop while the VM stands still, appends what DIR/<id>/session.json is to
+    // hold; negative = the checkpoint fails (err filled). The caller's own words about that instant.
+    int (*session)(struct ck_machine *m, struct ck_buf *out, void *user, struct ck_err *err);
     unsigned deadline_ms; // of all of it; 0 = 120 s
 };
 
@@ -112,8 +114,8 @@ struct ck_checkpoint {
 
 // frozen (may be NULL): the VM runs again, or stays stopped, and may be operated on; when err is set
 // the VM runs on as if nothing had been asked (if it lives). done: the layer is there and synced, or
-// err. Exactly once each, in this order, from the loop; done comes even when the machine has died or
-// was closed after frozen. Closing the machine before frozen calls neither.
+// err. Exactly once each, in this order, from the loop; a machine that dies after frozen does not matter
+// to done. Closing the machine gives the layer up and calls neither any more.
 typedef void (*ck_checkpoint_frozen_cb)(struct ck_machine *m, const struct ck_err *err, void *user);
 typedef void (*ck_checkpoint_done_cb)(const struct ck_checkpoint *made, const struct ck_err *err, void *user);
 

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 
 // ---- operations: begin and finish -------------------------------------------------------------
 
-static int begin(struct ck_machine *m, enum ck_machine_op op, ck_machine_cb cb, void *user, struct ck_err *err)
+int ck_machine_begin(struct ck_machine *m, enum ck_machine_op op, ck_machine_cb cb, void *user, struct ck_err *err)
 {
     if (!ck_machine_allows(m->state, op) || m->closing)
         return ck_fail(err, 409, "vm_state", "a VM that is %s cannot %s", ck_machine_state_name(m->state),
@@ -37,7 +38,7 @@ static int begin(struct ck_machine *m, enum ck_machine_op op, ck_machine_cb cb, 
     return 0;
 }
 
-static int give_up(struct ck_machine *m) // the function that began fails: no callback
+int ck_machine_give_up(struct ck_machine *m)
 {
     m->op_pending = false;
     ck_machine_deadline_clear(m);
@@ -59,9 +60,8 @@ void ck_machine_finish(struct ck_machine *m, const struct ck_err *err)
         m->op_cb(m, err, m->op_user);
 }
 
-// The VM is of no use any more: it gets a moment to end by itself (its exit code and last words are
-// the better reason), then it is killed; the exit ends the operation.
-static void dying(struct ck_machine *m, const char *reason)
+// It may end by itself, as its exit code and last words are the better reason; the exit ends the operation.
+void ck_machine_dying(struct ck_machine *m, const char *reason)
 {
     ck_machine_next(&m->state, CK_MEV_QUIT);
     ck_machine_deadline(m, GRACE_MS, reason);
@@ -76,7 +76,7 @@ static void on_migration_events(json_t *ret, const struct ck_err *err, void *use
     if (err) {
         char text[128];
         snprintf(text, sizeof text, "%.100s", err->text);
-        dying(m, text);
+        ck_machine_dying(m, text);
         return;
     }
     ck_machine_next(&m->state, m->use == CK_VM_SESSION ? CK_MEV_QMP_INCOMING : CK_MEV_QMP_RUNNING);
@@ -97,15 +97,15 @@ void ck_machine_qmp_down(const struct ck_err *err, void *user)
     struct ck_machine *m = user;
     (void)err;
     if (m->state != CK_MACHINE_QUITTING)
-        dying(m, "its control connection was lost");
+        ck_machine_dying(m, "its control connection was lost");
 }
 
 int ck_machine_start(struct ck_machine *m, ck_machine_cb cb, void *user, struct ck_err *err)
 {
-    if (begin(m, CK_MOP_START, cb, user, err))
+    if (ck_machine_begin(m, CK_MOP_START, cb, user, err))
         return -1;
     ck_machine_deadline(m, m->start_ms, "it did not start in time");
-    return ck_machine_proc_start(m, err) ? give_up(m) : 0;
+    return ck_machine_proc_start(m, err) ? ck_machine_give_up(m) : 0;
 }
 
 // ---- restore ----------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ static void on_migration(struct ck_machine *m, const char *status)
     else if (!strcmp(status, "completed"))
         m->loaded_early = true;
     else if (!strcmp(status, "failed") && m->state != CK_MACHINE_QUITTING)
-        dying(m, "it could not load the saved state");
+        ck_machine_dying(m, "it could not load the saved state");
 }
 
 void ck_machine_qmp_event(const char *name, json_t *data, void *user)
@@ -132,6 +132,8 @@ void ck_machine_qmp_event(const char *name, json_t *data, void *user)
     const char *why;
     if (!strcmp(name, "MIGRATION") && (why = json_string_value(json_object_get(data, "status"))))
         on_migration(m, why);
+    else if (!strncmp(name, "BLOCK_JOB_", 10))
+        ck_machine_merge_event(m, name, data);
     else if (!strcmp(name, "RESUME"))
         ck_machine_next(&m->state, CK_MEV_RESUMED);
     else if (!strcmp(name, "STOP"))
@@ -168,16 +170,19 @@ static void on_getfd(json_t *ret, const struct ck_err *err, void *user)
         ck_machine_finish(m, err);
 }
 
+int ck_machine_load_state(struct ck_machine *m, int state_fd, struct ck_err *err)
+{
+    return ck_qmp_command(m->qmp, "getfd", json_pack("{s:s}", "fdname", "state"), state_fd, m->command_ms, on_getfd, m, err);
+}
+
 int ck_machine_restore(struct ck_machine *m, int state_fd, ck_machine_cb cb, void *user, struct ck_err *err)
 {
-    if (begin(m, CK_MOP_RESTORE, cb, user, err)) {
+    if (ck_machine_begin(m, CK_MOP_RESTORE, cb, user, err)) {
         close(state_fd);
         return -1;
     }
     ck_machine_deadline(m, m->restore_ms, "it did not load the saved state in time");
-    if (ck_qmp_command(m->qmp, "getfd", json_pack("{s:s}", "fdname", "state"), state_fd, m->command_ms, on_getfd, m, err))
-        return give_up(m);
-    return 0;
+    return ck_machine_load_state(m, state_fd, err) ? ck_machine_give_up(m) : 0;
 }
 
 // ---- cont, stop, save, console ----------------------------------------------------------------
@@ -190,18 +195,20 @@ static void on_simple(json_t *ret, const struct ck_err *err, void *user)
         ck_machine_next(&m->state, CK_MEV_RESUMED);
     if (!err && m->op == CK_MOP_STOP)
         ck_machine_next(&m->state, CK_MEV_PAUSED);
+    if (!err && m->op == CK_MOP_CONT)
+        ck_machine_merge_perhaps(m);
     ck_machine_finish(m, err);
 }
 
 static int simple(struct ck_machine *m, enum ck_machine_op op, const char *command, json_t *args, ck_machine_cb cb,
                   void *user, struct ck_err *err)
 {
-    if (begin(m, op, cb, user, err)) {
+    if (ck_machine_begin(m, op, cb, user, err)) {
         json_decref(args);
         return -1;
     }
     if (ck_qmp_command(m->qmp, command, args, -1, m->command_ms, on_simple, m, err))
-        return give_up(m);
+        return ck_machine_give_up(m);
     return 0;
 }
 
@@ -249,13 +256,13 @@ static void on_ring(json_t *ret, const struct ck_err *err, void *user)
 
 int ck_machine_console(struct ck_machine *m, ck_machine_console_cb cb, void *user, struct ck_err *err)
 {
-    if (begin(m, CK_MOP_CONSOLE, NULL, user, err))
+    if (ck_machine_begin(m, CK_MOP_CONSOLE, NULL, user, err))
         return -1;
     m->console_cb = cb;
     // base64: the guest's bytes need not be UTF-8.
     json_t *args = json_pack("{s:s, s:i, s:s}", "device", "console", "size", CK_VM_CONSOLE_RING, "format", "base64");
     if (ck_qmp_command(m->qmp, "ringbuf-read", args, -1, m->command_ms, on_ring, m, err))
-        return give_up(m);
+        return ck_machine_give_up(m);
     return 0;
 }
 
@@ -294,29 +301,67 @@ void ck_machine_close(struct ck_machine *m, void (*closed)(void *user), void *us
     m->closed_user = user;
     m->expected = true;
     ck_machine_end(m, "its owner closed it");
-    ck_machine_free_when_done(m);
+    if (m->job && !m->proc.pid && !m->job->working)
+        m->job->abandon(m);
+    else
+        ck_machine_free_when_done(m);
+}
+
+void ck_machine_job_over(struct ck_machine *m)
+{
+    m->job = NULL;
+    if (m->closing)
+        ck_machine_free_when_done(m);
+    else
+        ck_machine_merge_perhaps(m);
 }
 
 // ---- making one -------------------------------------------------------------------------------
+
+void ck_machine_forget(struct ck_machine *m)
+{
+    if (!m)
+        return;
+    ck_vm_argv_free(&m->argv);
+    if (m->ram_fd >= 0)
+        close(m->ram_fd);
+    free(m->template);
+    free(m);
+}
+
+// What layers need for as long as the machine lives.
+static int keep(struct ck_machine *m, const struct ck_machine_vm_opts *o)
+{
+    m->ram_fd = -1;
+    if (o->spec->use != CK_VM_SESSION)
+        return 0;
+    m->ram_fd = fcntl(o->ram_fd, F_DUPFD_CLOEXEC, 3);
+    if (o->template && (m->template = malloc(sizeof *m->template)))
+        *m->template = *o->template;
+    return m->ram_fd < 0 || (o->template && !m->template) ||
+                   ck_path(m->disks.first, sizeof m->disks.first, NULL, "%s", o->spec->disk)
+               ? -1
+               : 0;
+}
 
 int ck_machine_new_vm(const struct ck_machine_vm_opts *o, struct ck_machine **out, struct ck_err *err)
 {
     *out = NULL;
     struct ck_machine *m = calloc(1, sizeof *m);
-    if (!m)
+    if (!m || keep(m, o)) {
+        ck_machine_forget(m);
         return ck_fail(err, 500, "no_memory", "no memory for a VM");
+    }
     struct ck_vm_spec spec = *o->spec;
     spec.qmp_fd = CHILD_QMP_FD;
     spec.ram_fd = spec.use == CK_VM_SESSION ? CHILD_OTHER_FD : -1;
     spec.console_fd = spec.use == CK_VM_SESSION ? -1 : CHILD_OTHER_FD;
     if (ck_vm_argv_build(&spec, &m->argv, err)) {
-        ck_vm_argv_free(&m->argv);
-        free(m);
+        ck_machine_forget(m);
         return -1;
     }
     m->loop = o->loop;
     m->use = spec.use;
-    m->ram_fd = o->ram_fd;
     memcpy(m->host_port, spec.host_port, sizeof m->host_port);
     m->start_ms = o->start_ms ? o->start_ms : 20000;
     m->restore_ms = o->restore_ms ? o->restore_ms : 20000;
@@ -327,8 +372,9 @@ int ck_machine_new_vm(const struct ck_machine_vm_opts *o, struct ck_machine **ou
     m->user = o->user;
     m->pid.fd = m->output.fd = m->console.fd = -1;
     uv_timer_init(m->loop, &m->timer);
-    m->timer.data = m;
-    m->handles = 1;
+    uv_timer_init(m->loop, &m->merge.timer);
+    m->timer.data = m->merge.timer.data = m;
+    m->handles = 2;
     *out = m;
     return 0;
 }
@@ -336,9 +382,10 @@ int ck_machine_new_vm(const struct ck_machine_vm_opts *o, struct ck_machine **ou
 int ck_machine_new(const struct ck_machine_opts *o, struct ck_machine **out, struct ck_err *err)
 {
     const struct ck_template *t = o->template;
-    char root[PATH_MAX];
+    char root[PATH_MAX], base[PATH_MAX];
     *out = NULL;
     if (ck_path(root, sizeof root, err, "%s/root.erofs", t->image_dir) ||
+        ck_path(base, sizeof base, err, "%s/disk.qcow2", t->dir) ||
         ck_ramfd_check(o->ram_fd, ck_template_ram_bytes(t), err))
         return -1;
     struct ck_vm_spec spec = {.use = CK_VM_SESSION,
@@ -347,11 +394,13 @@ int ck_machine_new(const struct ck_machine_opts *o, struct ck_machine **out, str
                               .cpu = t->cpu,
                               .memory_mb = t->memory_mb,
                               .root_image = root,
-                              .disk = o->disk};
+                              .disk = o->disk,
+                              .disk_base = base};
     memcpy(spec.host_port, o->host_port, sizeof spec.host_port);
     struct ck_machine_vm_opts v = {.loop = o->loop,
                                    .spec = &spec,
                                    .ram_fd = o->ram_fd,
+                                   .template = t,
                                    .on_exit = o->on_exit,
                                    .user = o->user,
                                    .start_ms = o->start_ms,

@@ -34,9 +34,9 @@ typedef void (*ck_machine_exit_cb)(struct ck_machine *m, const struct ck_machine
 
 struct ck_machine_opts {
     uv_loop_t *loop;                    // must outlive the machine
-    const struct ck_template *template; // read during ck_machine_new only
+    const struct ck_template *template; // copied
     const char *disk;                   // the session's disk.qcow2, absolute; copied
-    int ram_fd;                         // sealed memfd (ck_ramfd_check'ed here); borrowed, must stay open until started
+    int ram_fd;                         // sealed memfd (ck_ramfd_check'ed here); borrowed during ck_machine_new
     uint16_t host_port[CK_VM_PORTS];
     ck_machine_exit_cb on_exit;         // may be NULL
     void *user;                         // of on_exit

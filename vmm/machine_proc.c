@@ -57,21 +57,21 @@ static int watch_open(struct ck_machine *m, struct ck_machine_watch *w, int fd, 
 
 void ck_machine_free_when_done(struct ck_machine *m)
 {
-    if (!m->closing || m->proc.pid)
+    if (!m->closing || m->proc.pid || m->job)
         return;
     if (!uv_is_closing((uv_handle_t *)&m->timer)) {
         watch_close(&m->pid);
         watch_close(&m->output);
         watch_close(&m->console);
         uv_close((uv_handle_t *)&m->timer, handle_closed);
+        uv_close((uv_handle_t *)&m->merge.timer, handle_closed);
         return;
     }
     if (m->handles)
         return;
     void (*closed)(void *) = m->closed;
     void *user = m->closed_user;
-    ck_vm_argv_free(&m->argv);
-    free(m);
+    ck_machine_forget(m);
     if (closed)
         closed(user);
 }
@@ -157,6 +157,7 @@ static void process_gone(struct ck_machine *m, int status)
     ck_machine_deadline_clear(m);
     ck_qmp_close(m->qmp);
     m->qmp = NULL;
+    ck_qmp_scripts_drop(&m->scripts);
     watch_close(&m->pid);
     watch_close(&m->output);
     watch_close(&m->console);
@@ -165,13 +166,17 @@ static void process_gone(struct ck_machine *m, int status)
         ck_fail(&err, 502, "vm_died", "%s", how.reason);
         ck_machine_finish(m, &err);
     }
+    ck_machine_merge_gone(m);
     ck_machine_cb quit_cb = m->quit_cb;
     m->quit_cb = NULL;
     if (quit_cb && !m->closing)
         quit_cb(m, NULL, m->quit_user);
     if (m->on_exit && !m->closing)
         m->on_exit(m, &how, m->user);
-    ck_machine_free_when_done(m);
+    if (m->closing && m->job && !m->job->working)
+        m->job->abandon(m);
+    else
+        ck_machine_free_when_done(m);
 }
 
 // ---- what comes from it -----------------------------------------------------------------------
@@ -241,6 +246,11 @@ static void on_pid(uv_poll_t *p, int poll_status, int events)
     (void)poll_status;
     (void)events;
     struct ck_machine *m = p->data;
+    if (m->borrowed) { // its pid must not become another's
+        m->exit_due = true;
+        uv_poll_stop(p);
+        return;
+    }
     int status;
     pid_t got = waitpid(m->proc.pid, &status, WNOHANG);
     if (got == 0 || (got < 0 && errno == EINTR))
@@ -250,6 +260,16 @@ static void on_pid(uv_poll_t *p, int poll_status, int events)
     read_output(m);
     read_console(m);
     process_gone(m, status);
+}
+
+void ck_machine_borrow(struct ck_machine *m) { m->borrowed++; }
+
+void ck_machine_return(struct ck_machine *m)
+{
+    if (--m->borrowed || !m->exit_due)
+        return;
+    m->exit_due = false;
+    uv_poll_start(&m->pid.poll, UV_READABLE, on_pid); // it is readable: comes round from the loop
 }
 
 // ---- starting ---------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ enum ck_machine_state {
     CK_MACHINE_STARTING, // (kill)             the process runs, QMP is being negotiated
     CK_MACHINE_PREPARED, // restore, quit      waits for a device state
     CK_MACHINE_LOADING,  // (kill)
-    CK_MACHINE_STOPPED,  // cont, save, quit   vCPUs are not running
-    CK_MACHINE_RUNNING,  // stop, quit
+    CK_MACHINE_STOPPED,  // cont, save, checkpoint, quit   vCPUs are not running
+    CK_MACHINE_RUNNING,  // stop, checkpoint, quit
     CK_MACHINE_QUITTING, // (kill)
     CK_MACHINE_GONE,     // nothing
 };
@@ -35,6 +35,7 @@ enum ck_machine_op {
     CK_MOP_SAVE,
     CK_MOP_QUIT,
     CK_MOP_CONSOLE,
+    CK_MOP_CHECKPOINT,
 };
 
 // True and *state moved on when the event is legal in it; else false and *state unchanged.

@@ -6,7 +6,8 @@
 struct ck_machine_vm_opts {
     uv_loop_t *loop;
     const struct ck_vm_spec *spec; // read during the call; its descriptor numbers are set by the machine
-    int ram_fd;                    // session only; borrowed
+    int ram_fd;                    // session only; borrowed, must stay open until started when there is no template
+    const struct ck_template *template; // session only: for layers; copied; may be NULL (no layers then)
     ck_machine_exit_cb on_exit;
     // Raw bytes of a booting VM's console; may end or close the machine.
     void (*on_console)(struct ck_machine *m, const void *p, size_t n, void *user);

@@ -13,7 +13,7 @@
 static struct ck_vm_spec session(void)
 {
     struct ck_vm_spec s = {.use = CK_VM_SESSION, .accel = CK_ACCEL_TCG, .qemu = "/usr/bin/qemu-system-x86_64", .cpu = "max",
-                           .memory_mb = 512, .root_image = "/c/images/1/root.erofs", .disk = "/s/1/disk.qcow2",
+                           .memory_mb = 512, .root_image = "/c/images/1/root.erofs", .disk = "/s/1/disk.qcow2", .disk_base = "/c/t/disk.qcow2",
                            .ram_fd = 4, .qmp_fd = 3, .console_fd = -1};
     for (int i = 0; i < CK_VM_PORTS; i++)
         s.host_port[i] = (uint16_t)(40000 + i);
@@ -119,6 +119,26 @@ static void devices_of_session_and_template_are_the_same_in_the_same_order(void 
     ck_vm_argv_free(&b);
 }
 
+// An image's header is written by whoever breaks out of the guest: it must not choose what is opened.
+static void a_session_s_disks_are_opened_by_our_word_alone(void **state)
+{
+    (void)state;
+    struct ck_vm_spec s = session();
+    struct ck_vm_argv a;
+    assert_int_equal(ck_vm_argv_build(&s, &a, NULL), 0);
+    assert_string_equal(value(&a, "-blockdev", "\"base\""),
+                        "{\"driver\":\"qcow2\",\"node-name\":\"base\",\"read-only\":true,\"backing\":null,\"file\":{"
+                        "\"driver\":\"file\",\"locking\":\"off\",\"filename\":\"/c/t/disk.qcow2\"}}");
+    const char *disk = value(&a, "-blockdev", "\"node-name\":\"disk\"");
+    assert_non_null(strstr(disk, "\"backing\":\"base\""));
+    assert_non_null(strstr(disk, "\"filename\":\"/s/1/disk.qcow2\""));
+    assert_null(value(&a, "-drive", "qcow2"));
+    ck_vm_argv_free(&a);
+    s.disk_base = NULL;
+    assert_true(ck_vm_argv_build(&s, &a, NULL) < 0);
+    ck_vm_argv_free(&a);
+}
+
 static void a_template_boots_with_its_memory_in_a_shared_file(void **state)
 {
     (void)state;
@@ -202,6 +222,7 @@ int main(void)
         cmocka_unit_test(every_use_is_sandboxed_and_cut_off_from_networks),
         cmocka_unit_test(all_six_ports_are_forwarded_from_loopback_only),
         cmocka_unit_test(devices_of_session_and_template_are_the_same_in_the_same_order),
+        cmocka_unit_test(a_session_s_disks_are_opened_by_our_word_alone),
         cmocka_unit_test(a_template_boots_with_its_memory_in_a_shared_file),
         cmocka_unit_test(a_probe_has_no_writable_disk),
         cmocka_unit_test(paths_that_would_become_options_are_refused),

@@ -135,7 +135,7 @@ static void begin(struct fix *f, const char *scenario)
     f->ram = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     uv_loop_init(&f->loop);
     struct ck_vm_spec spec = {.use = CK_VM_SESSION, .qemu = self, .cpu = scenario, .memory_mb = 256, .root_image = "/r",
-                              .disk = "/d", .host_port = {1, 2, 3, 4, 5, 6}};
+                              .disk = "/d", .disk_base = "/b", .host_port = {1, 2, 3, 4, 5, 6}};
     struct ck_machine_vm_opts o = {.loop = &f->loop, .spec = &spec, .ram_fd = f->ram, .on_exit = on_exit_cb, .user = f,
                                    .start_ms = 1500, .restore_ms = 400, .command_ms = 1000, .quit_ms = 200};
     assert_int_equal(ck_machine_new_vm(&o, &f->m, NULL), 0);
@@ -372,7 +372,7 @@ static void a_missing_executable_is_said(void **state)
     struct fix f = {.ram = open("/dev/zero", O_RDONLY | O_CLOEXEC)};
     uv_loop_init(&f.loop);
     struct ck_vm_spec spec = {.use = CK_VM_SESSION, .qemu = "/nonexistent/qemu", .cpu = "x", .memory_mb = 256, .root_image = "/r",
-                              .disk = "/d", .host_port = {1, 2, 3, 4, 5, 6}};
+                              .disk = "/d", .disk_base = "/b", .host_port = {1, 2, 3, 4, 5, 6}};
     struct ck_machine_vm_opts o = {.loop = &f.loop, .spec = &spec, .ram_fd = f.ram, .on_exit = on_exit_cb, .user = &f};
     assert_int_equal(ck_machine_new_vm(&o, &f.m, NULL), 0);
     start(&f, "vm_died");

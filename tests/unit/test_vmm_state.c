@@ -73,7 +73,10 @@ static void operations_are_allowed_where_the_header_says(void **state)
     assert_false(ck_machine_allows(CK_MACHINE_RUNNING, CK_MOP_RESTORE));
     assert_true(ck_machine_allows(CK_MACHINE_STOPPED, CK_MOP_SAVE));
     assert_false(ck_machine_allows(CK_MACHINE_RUNNING, CK_MOP_SAVE));
-    for (int op = CK_MOP_START; op <= CK_MOP_CONSOLE; op++) {
+    assert_true(ck_machine_allows(CK_MACHINE_RUNNING, CK_MOP_CHECKPOINT));
+    assert_true(ck_machine_allows(CK_MACHINE_STOPPED, CK_MOP_CHECKPOINT));
+    assert_false(ck_machine_allows(CK_MACHINE_PREPARED, CK_MOP_CHECKPOINT));
+    for (int op = CK_MOP_START; op <= CK_MOP_CHECKPOINT; op++) {
         assert_false(ck_machine_allows(CK_MACHINE_GONE, (enum ck_machine_op)op));
         assert_false(ck_machine_allows(CK_MACHINE_QUITTING, (enum ck_machine_op)op));
     }
