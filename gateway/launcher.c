@@ -343,7 +343,7 @@ static void on_prepared(uv_work_t *w, int status)
 {
     struct launch *x = w->data;
     (void)status;
-    if (!strcmp(x->err.reason, "uid_in_use") && x->kind != LAUNCH_RESUME && ++x->tries < UID_TRIES) {
+    if (!strcmp(x->err.reason, "uid_in_use") && ++x->tries < UID_TRIES) {
         int skipped = x->p->slot;
         ck_log(CK_LOG_WARN, "launcher", "uid_skipped %s", x->err.text);
         x->err = (struct ck_err)CK_ERR_INIT;
@@ -363,9 +363,7 @@ static void on_prepared(uv_work_t *w, int status)
 static void prepare(struct launch *x)
 {
     if (x->l->uids && x->p->slot < 0) {
-        ck_fail(&x->err, 503, "no_uid", x->kind == LAUNCH_RESUME
-                    ? "the session's files belong to a user outside the range of --uid-base"
-                    : "no free uid is left for another session; see --uid-base");
+        ck_fail(&x->err, 503, "no_uid", "no free uid is left for another session; see --uid-base");
         launch_give_up(x);
         return;
     }
@@ -396,7 +394,7 @@ struct launch *launch_new(struct launcher *l, enum launch_kind kind, struct brid
 
 void launch_begin(struct launch *x)
 {
-    if (x->l->uids && x->p->slot < 0 && x->kind != LAUNCH_RESUME)
+    if (x->l->uids && x->p->slot < 0)
         x->p->slot = uid_pool_take(x->l->uids);
     prepare(x);
 }

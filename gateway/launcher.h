@@ -45,7 +45,7 @@ typedef void (*launch_done)(void *user, struct bridge_proc *p, const struct ck_e
 void launcher_start(struct launcher *l, launch_done done, void *user);
 
 // Bridges that begin from a layer (docs/PROTOCOL.md section 7), a few at a time. A resume is one of the
-// paused session p, whose folder, uid and struct it uses and leaves alone when it fails. A fork is one
+// paused session p, whose folder and struct it uses and leaves when it fails (the uid may change). A fork is one
 // of a new id, whose folder exists and has the layer; it is removed when it fails. cell_ms: the
 // session's limit. done as above; the launch may be cancelled until then (done is called all the same).
 struct launch;

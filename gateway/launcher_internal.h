@@ -14,7 +14,7 @@ struct child { // one process of ours, until it is reaped
 
 enum launch_kind {
     LAUNCH_POOL,   // a fresh machine of the template: a new folder
-    LAUNCH_RESUME, // of a paused session: its folder and uid, which stay when it fails
+    LAUNCH_RESUME, // of a paused session: its folder, which stays when it fails, and its uid, when that is free
     LAUNCH_FORK,   // from a layer: a new folder, which has it already
 };
 

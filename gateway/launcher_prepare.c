@@ -6,14 +6,17 @@
 #include "common/ck_fs.h"
 #include "common/ck_json.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define UID_WAIT_MS 2000 // for the last processes of a paused session to be gone
+#define UID_WAIT_MS 500 // for the last processes of a paused session to be gone
+#define ENTRIES_MAX 10000
 
 // Steps without which no session starts when the operator asked for the full jail.
 static json_t *required_steps(const struct launcher *l)
@@ -62,7 +65,7 @@ static int write_config(struct launch *x)
     return rc ? ck_fail_errno(&x->err, errno, 500, "session_failed", "a session cannot be configured") : 0;
 }
 
-// A resume has no choice of uid: its files have one. Whoever still has it is about to go.
+// The files of a paused session have a uid; whoever still runs under it is most likely about to go.
 static int check_uid(struct launch *x)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
@@ -85,6 +88,40 @@ static int own_layers(struct launch *x, int dir)
     if (layers < 0 || (x->l->uids && fchown(layers, uid, uid)))
         return ck_fail_errno(&x->err, errno, 500, "session_failed", "the layers of a session cannot be opened");
     return 0;
+}
+
+// What belonged to the old uid becomes the new one's: when the old one is somebody else's by now. Sealed
+// layers are root's and stay so.
+static int give(int at, const char *name, uid_t from, uid_t to, int depth)
+{
+    struct stat st;
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) || st.st_uid != from)
+        return 0;
+    if (fchownat(at, name, to, to, AT_SYMLINK_NOFOLLOW))
+        return -1;
+    int fd = S_ISDIR(st.st_mode) && depth < 3 ? openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *e;
+    int rc = 0;
+    for (int n = 0; !rc && d && n < ENTRIES_MAX && (e = readdir(d)); n++)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = give(fd, e->d_name, from, to, depth + 1);
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int own_folder(struct launch *x, int dir)
+{
+    struct stat st;
+    uid_t uid = x->l->uids ? uid_pool_uid(x->l->uids, x->p->slot) : 0;
+    if (!x->l->uids || fstat(dir, &st) || st.st_uid == uid || !st.st_uid)
+        return 0;
+    return give(AT_FDCWD, x->p->dir, st.st_uid, uid, 0)
+               ? ck_fail_errno(&x->err, errno, 500, "session_failed", "the session's files cannot be given to another user")
+               : 0;
 }
 
 // The log of a folder that belonged to a bridge may be anything: it is opened as a plain file or not.
@@ -112,7 +149,7 @@ void launch_prepare(struct launch *x)
         return;
     }
     CK_CLEAN_FD int dir = open(x->p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (x->kind == LAUNCH_FORK && dir >= 0 && own_layers(x, dir))
+    if ((x->kind == LAUNCH_FORK && dir >= 0 && own_layers(x, dir)) || (x->kind == LAUNCH_RESUME && dir >= 0 && own_folder(x, dir)))
         return;
     x->fd_log = dir >= 0 ? open_log(dir) : -1;
     if (x->fd_log < 0 || pipe2(fds, O_CLOEXEC)) {

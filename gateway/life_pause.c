@@ -9,10 +9,13 @@
 #include "gateway/bridge_end.h"
 #include "gateway/registry_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define INFO_MS 5000
 #define PAUSE_MS 150000 // memory and disk are written and synced
+#define RETRY_MS 100
+#define RETRIES_MS 2000 // a session that seems idle may be asked about its usage just now, or look for files
 
 // --- pausing -------------------------------------------------------------------------------------------
 
@@ -64,6 +67,41 @@ static void on_process_gone(void *user)
     life_work_go(life_work_new(e, e->life.layer, look_and_seal, on_looked));
 }
 
+static void ask(struct entry *e);
+
+struct retry {
+    uv_timer_t timer;
+    struct entry *e;
+};
+
+static void on_retry_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static void on_retry(uv_timer_t *t)
+{
+    struct retry *r = t->data;
+    uv_close((uv_handle_t *)t, on_retry_closed);
+    ask(r->e);
+}
+
+// True when the bridge was busy with something that is not worth telling, and is asked again.
+static bool again(struct entry *e, const struct ck_err *err)
+{
+    if (strcmp(err->reason, "session_busy") != 0 || e->closing || e->pub.state != SESSION_IDLE || e->life.idle_us ||
+        ck_mono_ms() - e->life.began_ms > RETRIES_MS)
+        return false;
+    struct retry *r = calloc(1, sizeof *r);
+    if (!r)
+        return false;
+    r->e = e;
+    r->timer.data = r;
+    uv_timer_init(e->reg->loop, &r->timer);
+    uv_timer_start(&r->timer, on_retry, RETRY_MS, 0);
+    return true;
+}
+
 static void on_pause(void *user, const json_t *re, const struct ck_frame *frame, const struct ck_err *err)
 {
     struct entry *e = user;
@@ -71,6 +109,8 @@ static void on_pause(void *user, const json_t *re, const struct ck_frame *frame,
     (void)frame;
     // A bridge that is gone has paused or died; one that is silent may still be writing, and its end
     // will be noticed by the link that follows it.
+    if (err && again(e, err))
+        return;
     if (err && strcmp(err->reason, "bridge_gone") != 0)
         goes_on(e, err);
     else
@@ -104,10 +144,15 @@ static void on_info(void *user, const json_t *re, const struct ck_frame *frame, 
                 on_pause, e);
 }
 
+static void ask(struct entry *e)
+{
+    bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s}", "op", "info"), NULL, 0, INFO_MS, on_info, e);
+}
+
 static void pause_start(struct entry *e)
 {
     life_tell(e, SESSION_SETTLES);
-    bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s}", "op", "info"), NULL, 0, INFO_MS, on_info, e);
+    ask(e);
 }
 
 int life_pause(struct entry *e, int64_t idle_us, life_done done, void *user, struct ck_err *err)

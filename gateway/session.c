@@ -133,7 +133,7 @@ json_t *session_json(const struct session *s)
     json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:i,s:s,s:s,s:s,s:O}", "id", s->id, "name", s->name, "state",
                           session_state_name(s->state), "template", s->template_name, "memory_mb", s->memory_mb,
                           "accelerator", s->accelerator, "created_at", created, "last_activity", active, "metadata", s->metadata);
-    if (j && s->reason)
+    if (j && s->reason && s->state == SESSION_DEAD)
         json_object_set_new(j, "reason", json_string(s->reason));
     if (j && json_object_size(s->timeouts))
         json_object_set(j, "timeouts", s->timeouts);

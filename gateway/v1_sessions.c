@@ -158,7 +158,7 @@ static void reply_with_usage(struct http_req *r, struct session *s)
         session_unref(s);
         free(c);
     }
-    http_reply_json(r, 200, v1_session_model(s, NULL));
+    http_reply_json(r, 200, v1_session_model(s, json_incref(s->usage))); // of a paused one: the last known
 }
 
 void v1_sessions_get(struct http_req *r)
