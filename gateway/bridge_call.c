@@ -28,6 +28,12 @@ void bridge_call_cancel(struct bridge_call *c)
     uv_close((uv_handle_t *)&c->timer, on_timer_closed);
 }
 
+void bridge_call_patient(struct bridge_call *c)
+{
+    if (c->link)
+        bridge_link_patient(c->link);
+}
+
 static void finish(struct bridge_call *c, const json_t *re, const struct ck_frame *frame, const struct ck_err *err)
 {
     bridge_call_done done = c->done;

@@ -19,7 +19,7 @@ struct bridge_link {
     uv_timer_t timer; // the connect deadline; later: deliver what is buffered
     uv_timer_t watch;
     uint64_t heard;   // uv_now() when bytes last went either way
-    bool awaiting, watched, probing, mark_probe;
+    bool awaiting, watched, probing, mark_probe, patient;
     uv_connect_t connect;
     struct bridge_link_events ev;
     void *user;
@@ -237,7 +237,7 @@ static void on_watch(uv_timer_t *t)
     struct bridge_link *l = t->data;
     struct ck_err err = CK_ERR_INIT;
     uint64_t silent = uv_now(t->loop) - l->heard;
-    if (!l->awaiting && !l->watched)
+    if ((!l->awaiting && !l->watched) || l->patient)
         return;
     if (l->paused || !l->connected) {
         l->heard = uv_now(t->loop);
@@ -264,6 +264,11 @@ static void begin_watch(struct bridge_link *l)
         return;
     l->heard = uv_now(l->pipe.loop);
     watch_for(l, SILENT_MS);
+}
+
+void bridge_link_patient(struct bridge_link *l)
+{
+    l->patient = true;
 }
 
 void bridge_link_watch(struct bridge_link *l, bool on)

@@ -41,6 +41,7 @@ void bridge_link_close(struct bridge_link *l);
 // After an operation was sent, a bridge that stays silent is asked whether it still lives; one that is
 // asked to be watched is also asked while its owner waits for events. A paused link is not watched.
 void bridge_link_watch(struct bridge_link *l, bool on);
+void bridge_link_patient(struct bridge_link *l); // never asked: what it waits for keeps the bridge from answering
 void bridge_link_set_user(struct bridge_link *l, void *user);
 
 // Sends one operation; takes the reference of header. When header has no "rid" and `rid` is not
@@ -68,4 +69,5 @@ typedef struct bridge_link *(*bridge_open_fn)(void *context, const struct bridge
 struct bridge_call *bridge_call_over(uv_loop_t *loop, bridge_open_fn open, void *context, json_t *op,
                                      const struct ck_slice *parts, uint32_t nparts, int timeout_ms, bridge_call_done done,
                                      void *user);
+void bridge_call_patient(struct bridge_call *c); // its link is (right after the call, from where it was made)
 void bridge_call_cancel(struct bridge_call *c); // done will not be called; NULL is fine

@@ -376,7 +376,7 @@ static void on_link_close(struct bridge_link *l, void *user, const struct ck_err
     (void)l;
     struct jup_socket *k = user;
     struct ck_err again = CK_ERR_INIT;
-    bool paused = session_wait_ms(k->session) > 0, gone = !strcmp(err->reason, "bridge_gone");
+    bool paused = session_wait_ms(k->session) > 0, gone = !strncmp(err->reason, "bridge_", 7); // else the resume failed
     k->link = NULL;
     if (k->phase == JUP_LIVE && !paused)
         ck_log(CK_LOG_WARN, "jupyter", "bridge_lost kernel=%s reason=%s", k->session->id, err->reason);

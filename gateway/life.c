@@ -182,6 +182,12 @@ void life_end(struct entry *e, const struct ck_err *err)
     registry_maybe_quiet(r);
 }
 
+void life_call(struct entry *e, const char *op, const char *layer, int timeout_ms, bridge_call_done done, void *user)
+{
+    bridge_call_patient(bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s,s:s}", "op", op, "layer", layer), NULL, 0,
+                                    timeout_ms, done, user));
+}
+
 // What waits for a session that is being deleted with nothing under way has nothing to wait for.
 void life_abort(struct entry *e)
 {

@@ -161,8 +161,7 @@ static void checkpoint_start(struct entry *e)
         return;
     }
     ck_uuid4(m->c->layer);
-    bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s,s:s}", "op", "checkpoint", "layer", m->c->layer), NULL, 0,
-                CHECKPOINT_MS, on_layer, m);
+    life_call(e, "checkpoint", m->c->layer, CHECKPOINT_MS, on_layer, m);
 }
 
 static int check_new(const struct session *s, const char *name, struct ck_err *err)
@@ -233,8 +232,7 @@ static void on_answer(void *user, const json_t *re, const struct ck_frame *frame
 static void rollback_start(struct entry *e)
 {
     struct rollback *b = e->life.job;
-    bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s,s:s}", "op", "rollback", "layer", b->layer), NULL, 0, ROLLBACK_MS,
-                on_answer, b);
+    life_call(e, "rollback", b->layer, ROLLBACK_MS, on_answer, b);
 }
 
 static int begin(struct rollback *b, struct ck_err *err)

@@ -303,8 +303,7 @@ static void fork_start(struct entry *e)
         return;
     }
     ck_uuid4(f->layer);
-    bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s,s:s}", "op", "checkpoint", "layer", f->layer), NULL, 0,
-                CHECKPOINT_MS, on_layer, f);
+    life_call(e, "checkpoint", f->layer, CHECKPOINT_MS, on_layer, f);
 }
 
 // --- asking --------------------------------------------------------------------------------------------

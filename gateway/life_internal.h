@@ -50,6 +50,8 @@ enum life_verdict life_begin(struct entry *e, enum life_op op, void (*start)(str
 void life_end(struct entry *e, const struct ck_err *err); // tells who waits; resumes for those who want it
 int life_want(struct entry *e, life_done done, void *user, struct ck_err *err); // as session_resume
 void life_tell(struct entry *e, enum session_event what);
+// An operation on a layer to the bridge, which may have its hands full with it for a long time.
+void life_call(struct entry *e, const char *op, const char *layer, int timeout_ms, bridge_call_done done, void *user);
 void life_abort(struct entry *e); // the session is being deleted: what runs ends soon, and badly
 
 // life_link.c

@@ -140,8 +140,7 @@ static void on_info(void *user, const json_t *re, const struct ck_frame *frame, 
         e->pub.usage = json_incref(usage);
     }
     ck_uuid4(e->life.layer);
-    bridge_call(e->reg->loop, e->pub.socket, json_pack("{s:s,s:s}", "op", "pause", "layer", e->life.layer), NULL, 0, PAUSE_MS,
-                on_pause, e);
+    life_call(e, "pause", e->life.layer, PAUSE_MS, on_pause, e);
 }
 
 static void ask(struct entry *e)

@@ -265,7 +265,7 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
     fd->link = NULL;
     if (paused && fd->streaming)
         refuse_pending(fd, err); // asleep
-    else if (!paused || strcmp(err->reason, "bridge_gone") != 0)
+    else if (!paused || strncmp(err->reason, "bridge_", 7) != 0)
         feed_end(fd, err);
     else if (feed_attach(fd, &again)) // it was paused while it was being attached
         feed_end(fd, &again);
