@@ -205,6 +205,12 @@ void ag_boot_tune(void)
     set("/proc/sys/kernel/shm_rmid_forced", "1");        // System V shared memory goes with its last process
 }
 
+void ag_boot_drop_cache(void)
+{
+    sync();
+    set("/proc/sys/vm/drop_caches", "1");
+}
+
 _Noreturn void ag_boot_poweroff(void)
 {
     sync();

@@ -15,6 +15,11 @@ int ag_boot_root(struct ck_err *err);
 // Kernel settings of a guest that is frozen and cloned: few idle wake-ups, no swapping of the mind.
 void ag_boot_tune(void);
 
+// Importing leaves the disk's pages of hundreds of files behind. They would fill the machine, and a
+// session that needs memory would have to win it back page by page, which under emulation takes
+// seconds. Pages that are mapped stay.
+void ag_boot_drop_cache(void);
+
 // lo up; eth0 10.0.2.15 with a route to the host's end alone, for TCP alone, so that everything else
 // is unreachable at once.
 int ag_boot_network(struct ck_err *err);

@@ -68,6 +68,7 @@ int ag_cgroup_init(struct ck_err *err)
     if (write_at(ROOT "/user/cgroup.subtree_control", "+cpu +memory +pids") < 0 ||
         write_file(NULL, "pids.max", pids) < 0)
         return ck_fail_errno(err, errno, 500, "cgroup", "cgroup limits");
+    write_file("zygote", "cpu.weight", "1000"); // a fresh kernel must not wait for what the user's processes do
     return 0;
 }
 

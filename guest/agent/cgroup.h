@@ -1,6 +1,7 @@
 // The guest's own cgroup v2 tree:
 //   /                 the agent, at raised priority
-//   /zygote           the Python that kernels are forked from; its memory is protected
+//   /zygote           the Python that kernels are forked from; its memory is protected, its share of the
+//                     processor ten times the user's
 //   /user             everything of the user: memory.max, pids.max
 //   /user/<name>      one kernel or one command
 // Main thread only, but for ag_cgroup_usage, which any thread may call.
@@ -13,6 +14,7 @@
 #define AG_CGROUP_NAME_MAX 40
 #define AG_PIDS_MAX 1024         // all of /user
 #define AG_COMMAND_PIDS_MAX 512  // one command: what it runs wild with must leave the kernel some
+#define AG_KERNEL_PIDS_MAX 256   // threads count; under emulation each process of a fork bomb takes 0.1 s to die
 
 int ag_cgroup_init(struct ck_err *err);
 

@@ -1,12 +1,14 @@
 // The kernel's life as a state machine:
 //
-//   NONE ──start──▶ WAITING (no zygote yet) ──▶ FORKING (asked it) ──pid──▶ STARTING ──ready──▶ RUNNING
+//   NONE ──start──▶ WAITING (for the old one's last process to be gone, and for the zygote)
+//        ──▶ FORKING (asked it) ──pid──▶ STARTING ──ready──▶ RUNNING
 //   RUNNING ──start──▶ STOPPING (the old one is killed first) ──exit──▶ WAITING …
 //   any ──exit, error or deadline──▶ NONE
 //
 // A kernel is a child of PID 1 (forked twice), so its end is seen here and nowhere else. It gets a
-// cgroup of its own: whatever it started dies with it, because a child left behind would hold its
-// ports. The pid a kernel claims is believed only if it is an unknown child of ours.
+// cgroup of its own: whatever it started dies with it, and only when that cgroup is empty is the next
+// one forked, because a child left behind would hold its ports. The pid a kernel claims is believed
+// only if it is an unknown child of ours.
 #include "guest/agent/kernel.h"
 
 #include "guest/agent/boot.h"
@@ -16,8 +18,10 @@
 #include "common/ck_fs.h"
 #include "common/ck_json.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +33,7 @@
 
 #define START_DEADLINE_MS 55000
 #define TEMPLATE_DEADLINE_MS 240000
-#define SWEEP_MS 200
-#define SWEEPS 50
+#define EMPTY_LOOK_MS 30
 #define FORK_TRIES 3
 
 enum state { NONE, STOPPING, WAITING, FORKING, STARTING, RUNNING };
@@ -48,8 +51,8 @@ struct ag_kernel {
     unsigned serial; // counts kernels; names their cgroups
     json_t *wanted;  // what to send to the zygote, while a start is pending
     struct ag_request *req;
-    struct ag_timer deadline, sweep;
-    int sweeps, tries;
+    struct ag_timer deadline, look; // look: whether the old one's cgroup is empty
+    int tries;
 };
 
 static void name_of(unsigned serial, char *out) { snprintf(out, AG_CGROUP_NAME_MAX, "kernel-%u", serial); }
@@ -70,6 +73,7 @@ static void started(struct ag_kernel *k, const struct ck_err *err)
     json_decref(k->wanted);
     k->wanted = NULL;
     ag_loop_cancel(k->loop, &k->deadline);
+    ag_loop_cancel(k->loop, &k->look);
     drop_link(k);
     if (req && err)
         ag_answer_error(req, err);
@@ -78,13 +82,34 @@ static void started(struct ag_kernel *k, const struct ck_err *err)
     k->on_started(k->ctx, err);
 }
 
+// A process that has its SIGKILL goes before all others: the end of a kernel must not wait until the
+// hundreds of processes of its fork bomb had their turns. Must come after the kill: no code of a user
+// may run like this.
+static void hasten(pid_t pid)
+{
+    char path[32];
+    const struct sched_param first = {.sched_priority = 1};
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    if (!dir)
+        return;
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        int tid = atoi(e->d_name);
+        if (tid > 0)
+            sched_setscheduler(tid, SCHED_FIFO, &first); // refused: it dies all the same, later
+    }
+    closedir(dir);
+}
+
 static void kill_all(struct ag_kernel *k)
 {
     char name[AG_CGROUP_NAME_MAX];
     name_of(k->serial, name);
-    ag_cgroup_kill(name);
-    if (k->pid > 0)
+    ag_cgroup_kill(name); // at once and for all: what is being forked in this moment dies too
+    if (k->pid > 0) {
         kill(k->pid, SIGKILL);
+        hasten(k->pid);
+    }
 }
 
 static void fail_start(struct ag_kernel *k, const struct ck_err *err)
@@ -103,18 +128,13 @@ static void on_deadline(void *ctx)
     fail_start(k, &err);
 }
 
-// Killed processes leave their cgroup a moment later: old ones are removed when they are empty.
-static void sweep(void *ctx)
+static void proceed(struct ag_kernel *k);
+
+static void look(void *ctx)
 {
     struct ag_kernel *k = ctx;
-    int left = 0;
-    for (unsigned i = k->serial > 8 ? k->serial - 8 : 0; i < k->serial; i++) {
-        char name[AG_CGROUP_NAME_MAX];
-        name_of(i, name);
-        left += ag_cgroup_remove(name) < 0;
-    }
-    if (left && ++k->sweeps < SWEEPS)
-        ag_loop_after(k->loop, &k->sweep, SWEEP_MS);
+    if (k->state == WAITING)
+        proceed(k);
 }
 
 struct ag_kernel *ag_kernel_new(struct ag_loop *loop, struct ag_zygote *zygote, struct ag_kmsg *kmsg,
@@ -127,7 +147,7 @@ struct ag_kernel *ag_kernel_new(struct ag_loop *loop, struct ag_zygote *zygote, 
     *k = (struct ag_kernel){.loop = loop, .zygote = zygote, .kmsg = kmsg, .server = server, .on_started = on_started,
                             .ctx = ctx, .link = -1};
     k->deadline = (struct ag_timer){.fn = on_deadline, .ctx = k};
-    k->sweep = (struct ag_timer){.fn = sweep, .ctx = k};
+    k->look = (struct ag_timer){.fn = look, .ctx = k};
     return k;
 }
 
@@ -137,7 +157,7 @@ void ag_kernel_free(struct ag_kernel *k)
         return;
     drop_link(k);
     ag_loop_cancel(k->loop, &k->deadline);
-    ag_loop_cancel(k->loop, &k->sweep);
+    ag_loop_cancel(k->loop, &k->look);
     json_decref(k->wanted);
     free(k);
 }
@@ -162,8 +182,6 @@ static int adopt(struct ag_kernel *k, pid_t pid, struct ck_err *err)
         return ck_fail_errno(err, errno, 500, "kernel_start_failed", "the kernel's memory priority");
     return ag_cgroup_add(name, (int)pid, err);
 }
-
-static void proceed(struct ag_kernel *k);
 
 static void on_status(struct ag_kernel *k, struct ck_slice text)
 {
@@ -218,8 +236,7 @@ static int begin_fork(struct ag_kernel *k, struct ck_err *err)
     name_of(k->serial, name);
     if (ag_cgroup_make(name, err) < 0)
         return -1;
-    k->sweeps = 0;
-    ag_loop_after(k->loop, &k->sweep, SWEEP_MS);
+    ag_cgroup_limit_pids(name, AG_KERNEL_PIDS_MAX);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return ck_fail_errno(err, errno, 503, "kernel_start_failed", "socketpair");
     int rc = ag_zygote_fork(k->zygote, k->wanted, ends[1], err);
@@ -236,7 +253,13 @@ static int begin_fork(struct ag_kernel *k, struct ck_err *err)
 static void proceed(struct ag_kernel *k)
 {
     struct ck_err err = CK_ERR_INIT;
+    char name[AG_CGROUP_NAME_MAX];
+    name_of(k->serial, name);
     k->state = WAITING;
+    if (ag_cgroup_remove(name) < 0) { // killed, but not all of it is gone
+        ag_loop_after(k->loop, &k->look, EMPTY_LOOK_MS);
+        return;
+    }
     if (ag_zygote_serving(k->zygote) && begin_fork(k, &err) < 0)
         fail_start(k, &err);
 }

@@ -25,7 +25,7 @@
 #define SETTLE_MS 3000
 
 static struct ag_agent agent;
-static bool template_done;
+static bool template_done, trimmed;
 static struct ag_timer settle;
 
 static _Noreturn void give_up(const char *text)
@@ -65,17 +65,22 @@ static void on_warm(void *ctx)
     ag_kernel_start_template(agent.kernel);
 }
 
+static void exercise(void)
+{
+    struct ck_err err = CK_ERR_INIT;
+    if (ag_zygote_exercise(agent.zygote, &err) < 0)
+        give_up(err.text);
+}
+
 static void on_kernel_started(void *ctx, const struct ck_err *err)
 {
     (void)ctx;
-    struct ck_err mine = CK_ERR_INIT;
     if (template_done)
         return;
     if (err)
         give_up(err->text);
     ag_console_progress(80, "warming up the kernel");
-    if (ag_zygote_exercise(agent.zygote, &mine) < 0)
-        give_up(mine.text);
+    exercise();
 }
 
 static void on_baseline(void *ctx, const struct ck_err *err)
@@ -93,6 +98,13 @@ static void on_warmed(void *ctx)
     (void)ctx;
     if (template_done)
         return;
+    if (!trimmed) { // once more, so that what a session needs is there, and no more than that
+        trimmed = true;
+        ag_boot_drop_cache();
+        ag_console_progress(88, "trimming the page cache");
+        exercise();
+        return;
+    }
     ag_console_progress(95, "letting the machine settle");
     ag_worker_call(agent.scans, ag_job_baseline, on_baseline, NULL);
 }

@@ -6,6 +6,7 @@
 #include "guest/agent/cgroup.h"
 #include "guest/agent/mime.h"
 #include "guest/agent/paths.h"
+#include "guest/agent/peak.h"
 #include "guest/agent/snapshot.h"
 #include "guest/agent/spawn.h"
 #include "common/ck_clean.h"
@@ -30,6 +31,7 @@
 
 struct ag_scan {
     struct ag_snapshot *last;
+    struct ag_peak peak;
 };
 
 struct walk {
@@ -202,8 +204,9 @@ int ag_op_changes(void *state, const json_t *header, struct ck_slice payload, st
     s->last = now;
     struct ag_usage use;
     ag_cgroup_usage(NULL, &use); // along with it, so that a finished cell needs one round trip
-    out->answer = json_pack("{s:o, s:I, s:b, s:{s:I, s:I, s:I}}", "files", files, "count", (json_int_t)count,
+    out->answer = json_pack("{s:o, s:I, s:b, s:{s:I, s:I, s:I, s:I}}", "files", files, "count", (json_int_t)count,
                             "scan_truncated", truncated, "usage", "cpu_ms", (json_int_t)use.cpu_ms, "memory_bytes",
-                            (json_int_t)use.memory_bytes, "peak_memory_bytes", (json_int_t)use.peak_memory_bytes);
+                            (json_int_t)use.memory_bytes, "peak_memory_bytes", (json_int_t)use.peak_memory_bytes,
+                            "recent_peak_memory_bytes", (json_int_t)ag_peak_since(&s->peak, &use));
     return out->answer ? 0 : ck_fail(err, 503, "no_memory", "out of memory");
 }

@@ -2,6 +2,7 @@
 // messages, environments, personalities.
 #include "guest/agent/bootargs.h"
 #include "guest/agent/kmsg.h"
+#include "guest/agent/peak.h"
 #include "guest/agent/personalise.h"
 #include "guest/agent/spawn.h"
 #include "guest/agent/zygote.h"
@@ -170,6 +171,35 @@ static void bad_personalities_are_refused(void **state)
     json_decref(none);
 }
 
+static void a_high_water_mark_is_read_in_bytes(void **state)
+{
+    (void)state;
+    struct ck_slice s = ck_slice_str("Name:\tpython3\nVmPeak:\t  99 kB\nVmHWM:\t  1234 kB\nVmRSS:\t   77 kB");
+    assert_int_equal(ag_peak_field(s, "VmHWM"), 1234 * 1024);
+    assert_int_equal(ag_peak_field(s, "VmRSS"), 77 * 1024);
+    assert_int_equal(ag_peak_field(s, "Vm"), 0);
+    assert_int_equal(ag_peak_field(ck_slice("", 0), "VmHWM"), 0);
+    assert_true(ag_peak_field(ck_slice_str("VmHWM: 99999999999999999999999999 kB"), "VmHWM") > 0); // no overflow
+}
+
+static void the_peak_of_a_span_is_not_that_of_a_life(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t life_then, held_then, life_now, held_now, grown, want;
+    } rows[] = {
+        {100, 50, 300, 60, 0, 300},   // the highest so far: exact
+        {300, 60, 300, 70, 0, 70},    // what it holds now
+        {300, 60, 300, 70, 100, 160}, // it grew in between and let go
+        {300, 60, 300, 70, 900, 300}, // never above the highest of all
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ag_peak then = {.life = rows[i].life_then, .held = rows[i].held_then};
+        struct ag_usage now = {.memory_bytes = rows[i].held_now, .peak_memory_bytes = rows[i].life_now};
+        assert_int_equal(ag_peak_of_span(&then, &now, rows[i].grown), rows[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +210,8 @@ int main(void)
         cmocka_unit_test(bad_environments_are_refused),
         cmocka_unit_test(a_personality_is_taken_apart),
         cmocka_unit_test(bad_personalities_are_refused),
+        cmocka_unit_test(a_high_water_mark_is_read_in_bytes),
+        cmocka_unit_test(the_peak_of_a_span_is_not_that_of_a_life),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
