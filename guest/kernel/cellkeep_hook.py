@@ -1,6 +1,8 @@
-"""The kernel of a cellkeep guest: ipykernel with five changes.
+"""The kernel of a cellkeep guest: ipykernel with six changes.
 
 * It can be *personalised*: a control request gives a clone its own key, identity and randomness.
+* It survives being restored from a snapshot: what it published into the connection that is no more is
+  published again to the one that is there now.
 * Output is lossless and bounded: the publishing socket never drops, and who prints faster than the
   bridge reads waits (after a few MiB) instead of filling the guest's memory.
 * Messages reach the publishing thread without a second event loop in between (fewer thread
@@ -39,9 +41,22 @@ PENDING_MAX = 8 * 1024 * 1024  # bytes waiting for the publishing thread
 SOCKET_MESSAGES = 64  # messages waiting in the socket
 FLUSH_INTERVAL = 0.1  # seconds until a print without a flush is published
 
+RECENT_MAX = 8 * 1024 * 1024  # bytes of published messages that are kept for a restore
+RECENT_MESSAGES = 512
+NEW_HOST_SECONDS = 20  # until the host that restored this kernel must listen
+DELIMITER = b"<IDS|MSG>"
+
+
+def stir(seed):
+    """What no user ever seeds, for the security of connections: never the same twice, in any clone."""
+    ssl = sys.modules.get("ssl")
+    if ssl is not None:
+        ssl.RAND_add(seed, len(seed))
+
 
 def reseed(seed):
-    """Makes every generator that libraries share start from `seed` (bytes) instead of the template's state."""
+    """Makes every generator that libraries share start from `seed` (bytes) instead of the snapshot's state."""
+    stir(seed)
     random.seed(seed)
     stretched = random.Random(seed)
     numpy_random = sys.modules.get("numpy.random")
@@ -53,9 +68,10 @@ def reseed(seed):
     tempfile = sys.modules.get("tempfile")
     if tempfile is not None:
         tempfile._name_sequence = None
-    ssl = sys.modules.get("ssl")
-    if ssl is not None:
-        ssl.RAND_add(seed, len(seed))
+
+
+def new_authkey():
+    """Not for a kernel with a past: children that run already know the old one."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
@@ -66,10 +82,17 @@ class Publisher(iostream.IOPubThread):
 
     Everything goes through one queue, in order: messages, and functions to run in the thread. At most
     PENDING_MAX bytes wait in it; producers then wait too, except for the threads named in `hasty`.
+
+    A kernel that is restored from a snapshot goes on at once, into connections that exist no more. So the
+    latest messages are kept, and `catch_up` sends again what the new host does not have.
     """
 
-    def __init__(self, socket):
+    def __init__(self, socket, sign):
         self.socket = socket
+        self._sign = sign
+        self._recent = collections.deque()  # (parts, bytes) of what was sent
+        self._recent_bytes = 0
+        self._sign_until = 0.0  # until then, what is sent may carry a signature of the key before
         self.background_socket = iostream.BackgroundSocket(self)
         self.hasty = set()
         self._queue = queue.SimpleQueue()
@@ -136,12 +159,57 @@ class Publisher(iostream.IOPubThread):
 
     def _send(self, parts, copy, size):
         try:
+            if self._sign_until and self.socket is not None:
+                parts = self._signed_again(parts)
+                if time.monotonic() > self._sign_until:
+                    self._sign_until = 0.0
             if self.socket is not None:
                 self.socket.send_multipart(parts, copy=copy)
+            self._remember(parts, size)
         finally:
             with self._room:
                 self._pending -= size
                 self._room.notify_all()
+
+    # --- after a restore --------------------------------------------------------------------------
+
+    def _remember(self, parts, size):
+        self._recent.append((parts, size))
+        self._recent_bytes += size
+        while self._recent and (self._recent_bytes > RECENT_MAX or len(self._recent) > RECENT_MESSAGES):
+            self._recent_bytes -= self._recent.popleft()[1]
+
+    def _signed_again(self, parts):
+        at = parts.index(DELIMITER)
+        return [*parts[: at + 1], self._sign(parts[at + 2 : at + 6]), *parts[at + 2 :]]
+
+    def _after(self, seen):
+        """What was sent after the message with that id; all there is when that is so long ago that it is gone."""
+        if not seen:
+            return []
+        kept = [parts for parts, _ in self._recent]
+        for i in range(len(kept) - 1, -1, -1):
+            if seen in bytes(kept[i][kept[i].index(DELIMITER) + 2]):
+                return kept[i + 1 :]
+        return kept
+
+    def _wait_for_host(self, topic):
+        """The new host subscribes to a topic that only it knows: then it hears everything."""
+        end = time.monotonic() + NEW_HOST_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            if self.socket.poll(max(1, int(left * 1000))) and self.socket.recv() == b"\x01" + topic:
+                return
+
+    def catch_up(self, topic, seen):
+        """Called by the control thread when the key has changed. What is published meanwhile waits in the queue."""
+
+        def again():
+            self._wait_for_host(topic)
+            self._sign_until = time.monotonic() + 5
+            for parts in self._after(seen):
+                self.socket.send_multipart(self._signed_again(parts))
+
+        self.schedule(again)
 
     def _main(self):
         while True:
@@ -343,23 +411,39 @@ class Kernel(IPythonKernel):
         self.schedule_dispatch(stop_aborting)
 
     async def cellkeep_personalise(self, stream, ident, parent):
-        """Makes a clone its own: answers signed with the new key, or an error with nothing changed."""
+        """Makes a clone its own: answers signed with the new key, or an error with nothing changed.
+
+        `mode` says what it is a clone of: "fresh" of a template, "fork" of another session, "resume" of this
+        very session, whose user's generators and clients must notice nothing.
+        """
         try:
-            key = parent["content"]["key"].encode("ascii")
-            seed = bytes.fromhex(parent["content"]["seed"])
-            env = dict(parent["content"].get("env") or {})
-            cwd = parent["content"].get("cwd")
+            content = parent["content"]
+            key = content["key"].encode("ascii")
+            seed = bytes.fromhex(content["seed"])
+            mode = content.get("mode", "fresh")
+            env = dict(content.get("env") or {})
+            cwd = content.get("cwd")
+            topic, seen = content.get("topic", "").encode("ascii"), content.get("seen", "").encode("utf-8")
             if not key or len(seed) < 16 or not all(isinstance(v, str) for v in env.values()):
                 raise ValueError("key, at least 16 bytes of seed, and text in env are wanted")
+            if mode not in ("fresh", "fork", "resume") or (mode != "fresh" and not topic):
+                raise ValueError("mode must be fresh, fork or resume, the latter two with a topic")
             if cwd:
                 os.chdir(cwd)
             os.environ.update(env)
-            reseed(seed)
-            self.ident = str(uuid.uuid4())
-            self.shell.displayhook.topic = self._topic("execute_result")
+            if mode == "resume":
+                stir(seed)
+            else:
+                reseed(seed)
+                self.ident = str(uuid.uuid4())
+                self.shell.displayhook.topic = self._topic("execute_result")
+                self.session.session = new_id()
+            if mode == "fresh":
+                new_authkey()
             self.session.digest_history.clear()
-            self.session.session = new_id()
             self.session.key = key
+            if topic:
+                self.iopub_thread.catch_up(topic, seen)
             reply = {"status": "ok"}
         except Exception as e:
             reply = {"status": "error", "ename": type(e).__name__, "evalue": str(e), "traceback": []}
@@ -380,13 +464,13 @@ class KernelApp(IPKernelApp):
         self._ports = {"shell": 5555, "iopub": 5556, "stdin": 5557, "control": 5558, "hb": 5559}
 
     def init_iopub(self, context):
-        self.iopub_socket = context.socket(zmq.PUB)
+        self.iopub_socket = context.socket(zmq.XPUB)  # a PUB that hears of subscriptions
         self.iopub_socket.linger = 1000
         self.iopub_socket.setsockopt(zmq.XPUB_NODROP, 1)
         self.iopub_socket.sndhwm = SOCKET_MESSAGES
         self.iopub_port = self._bind_socket(self.iopub_socket, self.iopub_port)
         self.configure_tornado_logger()
-        self.iopub_thread = Publisher(self.iopub_socket)
+        self.iopub_thread = Publisher(self.iopub_socket, self.session.sign)
         self.iopub_thread.start()
         self.iopub_socket = self.iopub_thread.background_socket
 

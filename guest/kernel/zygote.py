@@ -242,6 +242,7 @@ def prepare_process(request):
     except OSError:  # a folder that is not there, or not any more
         os.chdir(HOME)
     cellkeep_hook.reseed(os.urandom(32))
+    cellkeep_hook.new_authkey()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [p for p in sys.path if p != here]
     user_site = site.getusersitepackages()  # so that what is installed later is found at once
