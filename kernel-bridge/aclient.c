@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <zmq.h>
 
+// One routing id for ever: an agent that was restored from a snapshot lets go of the connection that
+// is no more, and what it has to tell goes to the one that is there now.
+#define IDENTITY "bridge"
+
 struct request {
     int64_t rid, at;
     ac_answer_cb cb;
@@ -129,10 +133,14 @@ struct ac *ac_open(const struct ac_opts *o, struct ck_err *err)
         return NULL;
     }
     a->o = *o;
+    a->o.key = NULL; // borrowed until here
+    if (o->key)
+        memcpy(a->key, o->key, sizeof a->key);
+    a->out_n = a->rid = o->number; // no late answer to somebody before us can look like one of ours
     uv_timer_init(o->loop, &a->timer);
     a->timer.data = a;
-    struct zs_opts z = {.loop = o->loop, .zctx = o->zctx, .type = ZMQ_DEALER, .port = o->port, .max_parts = 3,
-                        .receive_hwm = 128, .send_hwm = AC_REQUESTS_MAX, .on_message = on_message, .user = a};
+    struct zs_opts z = {.loop = o->loop, .zctx = o->zctx, .type = ZMQ_DEALER, .identity = IDENTITY, .port = o->port,
+                        .max_parts = 3, .receive_hwm = 128, .send_hwm = AC_REQUESTS_MAX, .on_message = on_message, .user = a};
     a->z = zs_open(&z, err);
     if (!a->z) {
         ac_close(a);
@@ -204,6 +212,10 @@ int64_t ac_personalise(struct ac *a, json_t *header, struct ck_slice entropy, co
     }
     return rid;
 }
+
+const uint8_t *ac_key(const struct ac *a) { return a->key; }
+int64_t ac_number(const struct ac *a) { return a->out_n; }
+unsigned ac_pending(const struct ac *a) { return a->requests; }
 
 void ac_cancel(struct ac *a, int64_t id)
 {

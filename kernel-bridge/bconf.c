@@ -71,6 +71,23 @@ static void jail_steps(const json_t *o, const char *key, uint32_t *out, struct c
     }
 }
 
+static void restore(const json_t *o, struct bconf *out, struct ck_err *err)
+{
+    const json_t *r = ck_json_obj(o, "restore", err);
+    if (err->status || !r)
+        return;
+    const char *layer = ck_json_str(r, "layer", "", err), *mode = ck_json_str(r, "mode", "", err);
+    if (err->status)
+        return;
+    out->restore = !strcmp(mode, "resume") ? BCONF_RESUME : !strcmp(mode, "fork") ? BCONF_FORK : BCONF_TEMPLATE;
+    if (!ck_uuid_valid(layer) || out->restore == BCONF_TEMPLATE || out->pool)
+        ck_fail(err, 500, "bad_config",
+                "bridge configuration: \"restore\" needs the UUID of a layer and mode resume or fork, and \"pool\" must "
+                "be false");
+    else
+        snprintf(out->layer, sizeof out->layer, "%s", layer);
+}
+
 int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err)
 {
     CK_CLEAN_JSON json_t *o = ck_json_parse_object(p, n, false, err);
@@ -87,6 +104,7 @@ int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err)
     out->uid = (uid_t)ck_json_int(o, "uid", 0, &e);
     out->gid = (gid_t)ck_json_int(o, "gid", 0, &e);
     out->pool = ck_json_bool(o, "pool", false, &e);
+    restore(o, out, &e);
     jail_steps(o, "jail_required", &out->jail_required, &e);
     jail_steps(o, "jail_skip", &out->jail_skip, &e);
     if (!e.status &&

@@ -18,6 +18,8 @@ struct blimits {
     unsigned queue_max;     // waiting cells
 };
 
+enum bconf_restore { BCONF_TEMPLATE, BCONF_RESUME, BCONF_FORK };
+
 struct bconf {
     char id[CK_UUID_MAX];
     char dir[PATH_MAX], template_dir[PATH_MAX], image_dir[PATH_MAX];
@@ -28,6 +30,8 @@ struct bconf {
     gid_t gid;
     uint32_t jail_required, jail_skip; // CK_JAIL_BITs
     bool pool;
+    enum bconf_restore restore; // what the session begins from
+    char layer[CK_UUID_MAX];    // DIR/layers/<layer>; "" for the template
     struct blimits limits;
 };
 

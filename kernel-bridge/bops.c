@@ -236,6 +236,14 @@ static int parse_command(struct bop *b, struct ck_err *err)
     return b->argv ? check_argv(b->argv, err) : 0;
 }
 
+static int parse_layer(struct bop *b, struct ck_err *err)
+{
+    b->layer = ck_json_str(b->header, "layer", "", err);
+    if (!err->status && !ck_uuid_valid(b->layer)) // it becomes the name of a folder
+        ck_fail(err, 400, "bad_field", "field \"layer\" must be a UUID");
+    return err->status ? -1 : 0;
+}
+
 static int parse_shutdown(struct bop *b, struct ck_err *err)
 {
     b->why = ck_json_str(b->header, "why", "this session was shut down", err);
@@ -279,6 +287,9 @@ static const struct {
     [BOP_FILE_MOVE] = {"file_move", parse_move, false},
     [BOP_COMMAND] = {"command", parse_command, false},
     [BOP_USAGE] = {"usage", parse_nothing, false},
+    [BOP_CHECKPOINT] = {"checkpoint", parse_layer, false},
+    [BOP_ROLLBACK] = {"rollback", parse_layer, false},
+    [BOP_PAUSE] = {"pause", parse_layer, false},
     [BOP_SHUTDOWN] = {"shutdown", parse_shutdown, false},
 };
 static_assert(sizeof table / sizeof *table == BOP_KINDS, "a row for each operation");

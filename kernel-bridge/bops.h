@@ -17,7 +17,7 @@ enum bop_kind {
     BOP_INFO, BOP_CLAIM, BOP_ATTACH, BOP_ACK, BOP_SEND, BOP_EXECUTE, BOP_CELL, BOP_CANCEL, BOP_STDIN,
     BOP_INTERRUPT, BOP_RESTART, BOP_FILE_STAT, BOP_FILE_LIST, BOP_FILE_READ, BOP_FILE_WRITE, BOP_DATA,
     BOP_DATA_END, BOP_DATA_ABORT, BOP_FILE_REMOVE, BOP_FILE_MKDIR, BOP_FILE_MOVE, BOP_COMMAND, BOP_USAGE,
-    BOP_SHUTDOWN, BOP_KINDS,
+    BOP_CHECKPOINT, BOP_ROLLBACK, BOP_PAUSE, BOP_SHUTDOWN, BOP_KINDS,
 };
 
 enum bop_from { BOP_FROM_SEQ, BOP_FROM_RESUME, BOP_FROM_NOW };
@@ -29,7 +29,7 @@ struct bop {
     int64_t rid;
     json_t *header; // owned
     struct ck_frame frame; // borrowed: the input
-    const char *name, *cwd, *consumer, *cell, *url_prefix, *value, *path, *to, *etag, *cmd, *why;
+    const char *name, *cwd, *consumer, *cell, *url_prefix, *value, *path, *to, *etag, *cmd, *why, *layer;
     json_t *env, *limits, *argv;
     enum bop_from from_kind;
     enum ev_mode mode;

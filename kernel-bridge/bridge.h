@@ -5,6 +5,9 @@
 //  BR_STARTING    queue cells, attach, read the log
 //  BR_READY       everything
 //  BR_RESTARTING  as STARTING: a fresh kernel is being started
+//  BR_ROLLBACK    as STARTING: an older VM takes the place of the one that was
+//  BR_PAUSING     nothing: no connection is read; back to READY when the pause fails
+//  BR_PAUSED      nothing: everything is on disk, the process is about to exit
 //  BR_DEAD        read the log and finished cells, shutdown: the VM is gone for good
 //  BR_CLOSING     nothing: the process is about to exit
 #pragma once
@@ -14,14 +17,24 @@
 #include "kernel-bridge/cellbook.h"
 #include "kernel-bridge/consumers.h"
 #include "kernel-bridge/evbuild.h"
+#include "kernel-bridge/frozen.h"
 #include "kernel-bridge/jscan.h"
 #include "kernel-bridge/kclient.h"
 #include "kernel-bridge/service.h"
 #include "kernel-bridge/tracker.h"
 #include "kernel-bridge/written.h"
+#include "vmm/layer.h"
 #include "vmm/machine.h"
 
-enum br_state { BR_STARTING, BR_READY, BR_RESTARTING, BR_DEAD, BR_CLOSING };
+enum br_state { BR_STARTING, BR_READY, BR_RESTARTING, BR_ROLLBACK, BR_PAUSING, BR_PAUSED, BR_DEAD, BR_CLOSING };
+
+// What the VM that is there, or is being set up, began as.
+enum br_origin {
+    BR_OF_TEMPLATE,
+    BR_OF_FORK,   // another session's layer
+    BR_OF_PAUSE,  // this session's, in a new process
+    BR_OF_PAST,   // this session's, rolled back to
+};
 
 #define BR_WAITERS_MAX 64
 #define BR_PARKED_MAX 256                // messages of clients that wait for a fresh kernel
@@ -29,6 +42,7 @@ enum br_state { BR_STARTING, BR_READY, BR_RESTARTING, BR_DEAD, BR_CLOSING };
 #define BR_SETUP_MS 60000
 #define BR_KERNEL_START_MS 60000
 #define BR_AGENT_MS 10000
+#define BR_TOPIC_MAX 40
 
 struct artifacts;
 struct command;
@@ -47,6 +61,23 @@ struct closing {
     char ended_by[16], detail[320];
 };
 
+// The operation on the session as a whole that is under way (life.c, pause.c, rollback.c).
+enum br_life_op { BR_LIFE_NONE, BR_LIFE_CHECKPOINT, BR_LIFE_PAUSE, BR_LIFE_ROLLBACK };
+
+struct life {
+    enum br_life_op op;
+    struct reply_to to;
+    char layer[CK_UUID_MAX];
+    struct ck_checkpoint made;
+    uv_idle_t turn;            // before a pause: the connections are read once more
+    unsigned turns;
+    uint64_t ops_before;
+    struct ck_machine *next;   // of a rollback: until it takes over
+    uint16_t port[CK_VM_PORTS]; // its
+    char disk[PATH_MAX];        // its
+    uv_timer_t deadline;
+};
+
 struct bridge {
     uv_loop_t *loop;
     struct bconf conf;
@@ -55,6 +86,19 @@ struct bridge {
     uint16_t port[CK_VM_PORTS];
     int state_fd; // the template's device state until it is restored
     int ram_fd;
+    char disk[PATH_MAX]; // of the VM that is there
+    bool private_net;    // nobody else can have the ports we want
+
+    enum br_origin origin;
+    struct ck_layer layer;   // what the VM is made of, until that is done
+    struct frozen frozen;    // what its guest knows, until that has changed
+    bool muted;              // what the kernel says is not believed yet: it speaks with a key of the past
+    char topic[BR_TOPIC_MAX]; // by which a restored kernel knows that we listen
+    char machine_id[FROZEN_MACHINE_ID_MAX];
+    char seen[JW_ID_MAX];    // msg_id of the last message on iopub
+    bool asks;               // the kernel waits for stdin
+    uint64_t ops;            // operations of clients so far, acks aside
+    struct life life;
 
     enum br_state state;
     char reason[256];       // why it is dead
@@ -80,12 +124,19 @@ struct bridge {
     // bringing a kernel up (kernel_up.c)
     struct {
         bool active, saw_iopub, saw_reply;
+        bool past, busy; // the kernel comes out of a layer; it was busy when it was frozen
         int64_t deadline;
         unsigned nudge_ms;
         uv_timer_t timer;
         void (*done)(struct bridge *b, const struct ck_err *err);
     } up;
     int64_t setup_step_ms; // when the last step of the set-up was done
+    unsigned setup_open;   // its ends that are not reached yet: the kernel's and the clock's
+    struct {
+        unsigned rounds;
+        int64_t asked_us, best_us, expected_us; // ck_mono_us; round trips
+        void (*done)(struct bridge *b, const struct ck_err *err); // NULL = it is not being set
+    } clock;
     unsigned start_attempts;
     int64_t start_deadline;
     char next_key[65];      // of the kernel that is being started
@@ -136,13 +187,40 @@ void br_health_start(struct bridge *b); // health.c
 
 // setup.c
 int br_setup(struct bridge *b, struct ck_err *err); // starts; b->on_setup tells
+void br_setup_run(struct bridge *b); // the rest of it, of a machine that is restored but stands still
 void br_vm_exit(struct ck_machine *m, const struct ck_machine_exit *how, void *user);
+
+// clock.c: sets the guest's wall clock by the host's
+void br_clock_set(struct bridge *b, void (*done)(struct bridge *b, const struct ck_err *err));
 
 // kernel_up.c: connect, prove shell and iopub, warm up
 int br_kernel_connect(struct bridge *b, const char *key, struct ck_err *err);
 void br_kernel_prove(struct bridge *b, int64_t deadline, void (*done)(struct bridge *b, const struct ck_err *err));
 bool br_kernel_up_message(struct bridge *b, const struct kc_message *m); // while proving: true = consumed
 void br_kernel_up_stop(struct bridge *b);
+// The same for a kernel with a past, which may be busy: done when it can be heard and, unless it was
+// busy, has come to rest. What it runs is waited for beyond that (the tracker knows).
+void br_kernel_return(struct bridge *b, int64_t deadline, void (*done)(struct bridge *b, const struct ck_err *err));
+
+// life.c: layers of a living session
+int br_life_may(const struct bridge *b, struct ck_err *err); // 409 life_busy, session_starting; 410
+int br_checkpoint(struct bridge *b, struct reply_to to, const char *layer, struct ck_err *err);
+void br_life_freeze(struct bridge *b);                        // makes the layer of b->life
+void br_life_end(struct bridge *b, const struct ck_err *err); // answers; err NULL = it went well
+void br_life_close(struct bridge *b);                         // the process ends
+// pause.c
+int br_pause(struct bridge *b, struct reply_to to, const char *layer, struct ck_err *err);
+void br_pause_frozen(struct bridge *b, const struct ck_err *err); // the layer is there, or not
+// rollback.c
+int br_rollback(struct bridge *b, struct reply_to to, const char *layer, struct ck_err *err);
+bool br_rollback_exit(struct bridge *b, const struct ck_machine *m, const char *reason); // true = it was not our VM
+
+// restore.c: what a session begins from. Blocks; before the loop runs, or on the thread pool.
+int br_restore_open(const char *dir, const char *layer, const struct ck_template *t, struct ck_layer *out,
+                    struct frozen *frozen, struct ck_err *err);
+int br_restore_begin(struct bridge *b, struct ck_err *err); // as the configuration says: layer and history
+void br_restore_done(struct bridge *b);                     // the session runs: nothing of a pause is left
+void br_restore_sweep(const char *disk); // blocks: removes the disk of a VM that is no more, and those it went on with
 
 // kernel_life.c: exits and restarts
 void br_kernel_exit(struct bridge *b, const json_t *push);

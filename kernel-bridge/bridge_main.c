@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,7 +33,7 @@ struct process {
     uv_loop_t loop;
     uv_signal_t sigterm, sigint;
     uv_timer_t setup_timer;
-    int listen_fd, status_fd;
+    int listen_fd, status_fd, lock_fd;
     bool failed, closing;
     char socket_path[PATH_MAX];
 };
@@ -129,7 +130,7 @@ static void raise_file_limit(void)
 static int enter_jail(struct process *p, struct ck_err *err)
 {
     struct bridge *b = &p->b;
-    int keep[] = {RAM_FD, STATUS_FD, p->listen_fd, b->state_fd};
+    int keep[] = {RAM_FD, STATUS_FD, p->listen_fd, b->state_fd, p->lock_fd};
     struct ck_jail_report report;
     char qemu_dir[PATH_MAX];
     snprintf(qemu_dir, sizeof qemu_dir, "%s", b->template.qemu_path);
@@ -146,7 +147,7 @@ static int enter_jail(struct process *p, struct ck_err *err)
                              .uid = b->conf.uid,
                              .gid = b->conf.gid,
                              .keep = keep,
-                             .nkeep = 4,
+                             .nkeep = 5,
                              .memory_bytes = ((uint64_t)b->template.memory_mb << 20) + MEMORY_OVERHEAD,
                              .required = b->conf.jail_required,
                              .skip = b->conf.jail_skip};
@@ -155,7 +156,8 @@ static int enter_jail(struct process *p, struct ck_err *err)
     for (int i = 0; i < CK_JAIL_STEPS; i++)
         ck_log(CK_LOG_INFO, "bridge", "jail step=%s result=%s reason=\"%s\"", ck_jail_step_name((enum ck_jail_step)i),
                ck_jail_result_name(report.step[i].result), report.step[i].reason);
-    if (ck_jail_applied(&report, CK_JAIL_NET_NS)) {
+    b->private_net = ck_jail_applied(&report, CK_JAIL_NET_NS);
+    if (b->private_net) {
         ck_machine_ports_fixed(b->port);
         return 0;
     }
@@ -164,10 +166,31 @@ static int enter_jail(struct process *p, struct ck_err *err)
 
 static int make_disk(struct bridge *b, struct ck_err *err)
 {
+    char other[PATH_MAX]; // of a rollback of the bridge before
+    if (ck_path(b->disk, sizeof b->disk, err, "%s/disk.qcow2", b->conf.dir) ||
+        ck_path(other, sizeof other, err, "%s/disk-2.qcow2", b->conf.dir))
+        return -1;
+    br_restore_sweep(b->disk);
+    br_restore_sweep(other);
+    return ck_template_make_disk(&b->template, b->disk, err);
+}
+
+// A gateway that is killed between starting a bridge and hearing of it may start a second one in the
+// same folder: only one of them gets on. Held until the process ends.
+static int lock_folder(struct process *p, struct ck_err *err)
+{
     char path[PATH_MAX];
-    return ck_path(path, sizeof path, err, "%s/disk.qcow2", b->conf.dir)
-               ? -1
-               : ck_template_make_disk(&b->template, path, err);
+    if (ck_path(path, sizeof path, err, "%s/bridge.lock", p->b.conf.dir))
+        return -1;
+    CK_CLEAN_FD int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ck_fail_errno(err, errno, 500, "cannot_write", "cannot open %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB))
+        return errno == EWOULDBLOCK
+                   ? ck_fail(err, 409, "folder_in_use", "another bridge runs in the folder of this session")
+                   : ck_fail_errno(err, errno, 500, "cannot_lock", "cannot lock %s", path);
+    p->lock_fd = ck_take_fd(&fd);
+    return 0;
 }
 
 static int write_identity(const struct bridge *b, struct ck_err *err)
@@ -220,6 +243,8 @@ static void on_setup(struct bridge *b, const struct ck_err *err)
     uv_timer_stop(&p->setup_timer);
     if (!err && write_identity(b, &e))
         err = &e;
+    if (!err)
+        br_restore_done(b);
     // The gateway died while we started: the next one may not know of us, so that nobody would ever
     // end us.
     bool unknown = tell(p, err) && b->pool;
@@ -260,7 +285,7 @@ static int prepare(struct process *p, struct ck_err *err)
     mallopt(M_MMAP_THRESHOLD, 256 * 1024);
     mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
     raise_file_limit();
-    return read_config(p, err) || load_template(&p->b, err) || open_socket(p, err) || enter_jail(p, err) ||
+    return read_config(p, err) || load_template(&p->b, err) || lock_folder(p, err) || open_socket(p, err) || enter_jail(p, err) ||
            make_disk(&p->b, err) ? -1 : 0;
 }
 
@@ -276,7 +301,8 @@ int ck_cmd_bridge(int argc, char **argv)
     }
     static struct process process; // too large for the stack, and there is but one
     struct process *p = &process;
-    p->listen_fd = p->b.state_fd = -1;
+    p->listen_fd = p->b.state_fd = p->lock_fd = -1;
+    p->b.layer = (struct ck_layer)CK_LAYER_INIT;
     p->status_fd = fcntl(STATUS_FD, F_GETFD) < 0 ? -1 : STATUS_FD;
     if (prepare(p, &err) || start_loop(p, &err)) {
         ck_log(CK_LOG_ERROR, "bridge", "start_failed reason=%s text=\"%s\"", err.reason, err.text);

@@ -201,7 +201,7 @@ int br_cell_stdin(struct bridge *b, const struct bop *op, struct ck_err *err)
         return ck_fail(err, 500, "no_memory", "no memory to send the input");
     if (kc_request(b->kc, JW_STDIN, NULL, "input_reply", ck_buf_slice(&content), err))
         return -1;
-    c->wants_input = false;
+    c->wants_input = b->asks = false;
     br_active(b);
     return 0;
 }

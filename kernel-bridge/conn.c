@@ -118,7 +118,12 @@ static void parse_input(struct conn *c)
     set_reading(c, !c->holds);
 }
 
-void conn_start(struct conn *c) { set_reading(c, true); }
+void conn_start(struct conn *c)
+{
+    if (c->s->held)
+        c->holds++;
+    set_reading(c, !c->holds);
+}
 
 void conn_hold(struct conn *c)
 {

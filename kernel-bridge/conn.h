@@ -14,7 +14,7 @@ struct service {
     uv_pipe_t listener;
     uv_prepare_t prepare; // looks for news before the loop sleeps
     unsigned handles;
-    bool news, closing;
+    bool news, closing, held;
     void (*flushed)(void *user); // NULL = nobody waits
     void *flush_user;
     unsigned count, room; // connections; slots used so far

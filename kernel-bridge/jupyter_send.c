@@ -63,6 +63,8 @@ static int forward(struct bridge *b, const struct bop *op, struct ck_err *err)
     br_active(b);
     if (op->channel == JW_SHELL && !strcmp(head.type, "execute_request") && head.msg_id[0])
         trk_jupyter_sent(b->trk, head.msg_id, head.session, m.part[JW_HEADER]);
+    if (op->channel == JW_STDIN)
+        b->asks = false;
     if (op->channel == JW_CONTROL && !strcmp(head.type, "interrupt_request"))
         br_cell_interrupted(b);
     br_state_event(b, "");

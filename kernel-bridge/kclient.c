@@ -26,7 +26,7 @@ struct wire {
 
 struct kc {
     struct kc_opts o;
-    char key[KC_KEY_MAX], old_key[KC_KEY_MAX], session[CK_UUID_MAX], identity[33];
+    char key[KC_KEY_MAX], old_key[KC_KEY_MAX], session[CK_UUID_MAX], identity[KC_IDENTITY_MAX];
     struct wire wire[JW_CHANNELS];
     struct call call[KC_CALLS_MAX];
     unsigned calls;
@@ -143,6 +143,7 @@ static int open_wires(struct kc *k, struct ck_err *err)
         *w = (struct wire){k, wires[i].channel, NULL};
         struct zs_opts o = {.loop = k->o.loop, .zctx = k->o.zctx, .type = wires[i].type,
                             .identity = wires[i].type == ZMQ_DEALER ? k->identity : NULL,
+                            .topic = k->o.topic,
                             .port = k->o.port[wires[i].port], .max_parts = JW_PARTS_MAX,
                             // iopub: few in flight, so that a flood waits in the guest and not in our memory
                             .receive_hwm = 128, .send_hwm = 256, .on_message = on_message, .user = w};
@@ -163,12 +164,16 @@ struct kc *kc_open(const struct kc_opts *o, struct ck_err *err)
     uint8_t id[16];
     ck_random(id, sizeof id);
     ck_hex(id, sizeof id, k->identity);
+    if (o->identity)
+        snprintf(k->identity, sizeof k->identity, "%s", o->identity);
     k->o = *o;
     strncpy(k->session, o->session, sizeof k->session - 1);
     kc_set_key(k, o->key);
     uv_timer_init(o->loop, &k->timer);
     k->timer.data = k;
-    if (open_wires(k, err)) {
+    int rc = open_wires(k, err);
+    k->o.key = k->o.session = k->o.identity = k->o.topic = NULL; // borrowed until here
+    if (rc) {
         kc_close(k);
         return NULL;
     }
@@ -209,6 +214,9 @@ void kc_set_key(struct kc *k, const char *key)
 
 void kc_set_message_max(struct kc *k, uint64_t bytes) { k->o.message_max = bytes; }
 uint64_t kc_bad(const struct kc *k) { return k->bad; }
+unsigned kc_pending(const struct kc *k) { return k->calls; }
+const char *kc_key(const struct kc *k) { return k->key; }
+const char *kc_identity(const struct kc *k) { return k->identity; }
 
 int kc_send(struct kc *k, enum jw_channel ch, const struct ck_slice part[4], const struct ck_slice *buffers,
             uint32_t nbuffers, struct ck_err *err)

@@ -7,6 +7,7 @@
 #define KC_KEY_MAX 129
 #define KC_BAD_MAX 1000 // malformed or wrongly signed messages until the kernel counts as hostile
 #define KC_CALLS_MAX 64
+#define KC_IDENTITY_MAX 33
 
 struct kc;
 
@@ -22,6 +23,8 @@ struct kc_opts {
     const uint16_t *port; // shell, iopub, stdin, control
     const char *key;
     const char *session;  // the bridge's own header.session
+    const char *identity; // routing id: a kernel with a past answers to the one that asked; NULL = a new one
+    const char *topic;    // subscribed to beside everything, so that the kernel sees who listens; NULL = none
     uint64_t message_max; // bytes; larger messages arrive through on_oversize
     // A verified message: signature good, four JSON objects in valid UTF-8. Answers to kc_call come
     // here too, after their callback.
@@ -37,6 +40,9 @@ void kc_close(struct kc *k); // pending calls end with 503 kernel_gone; NULL is 
 void kc_set_key(struct kc *k, const char *key); // messages still signed with the one before are dropped silently
 void kc_set_message_max(struct kc *k, uint64_t bytes);
 uint64_t kc_bad(const struct kc *k);
+unsigned kc_pending(const struct kc *k);     // calls without an answer
+const char *kc_key(const struct kc *k);      // a secret
+const char *kc_identity(const struct kc *k);
 
 // Signs and sends a message whose four JSON parts are given. -1 with err: 503. This and the two below
 // take NULL for a kernel that is gone ("kernel_gone").

@@ -134,7 +134,7 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
 void br_kernel_exit(struct bridge *b, const json_t *push)
 {
     int64_t pid = ck_json_int(push, "pid", 0, NULL);
-    if (b->state == BR_STARTING) {
+    if (b->state == BR_STARTING || b->state == BR_ROLLBACK) {
         br_dead(b, "the kernel ended while the session was being set up");
         return;
     }

@@ -40,6 +40,10 @@ static const char *cell_of(struct bridge *b, const struct kc_message *m, const s
 static void note_kernel(struct bridge *b, const struct kc_message *m)
 {
     struct ck_slice count;
+    if (m->channel == JW_STDIN && !strcmp(m->head.type, "input_request"))
+        b->asks = true;
+    else if (m->channel == JW_SHELL && !strcmp(m->head.type, "execute_reply"))
+        b->asks = false;
     if (m->channel == JW_IOPUB && m->head.session[0])
         memcpy(b->kernel_session, m->head.session, sizeof b->kernel_session);
     if (m->channel == JW_IOPUB && !strcmp(m->head.type, "execute_input") &&
@@ -69,10 +73,20 @@ static void take(struct bridge *b, const struct kc_message *m)
     br_retime(b);
 }
 
+// What counts as received: a restored kernel says again what came after the last of these.
+static bool listening(struct bridge *b, const struct kc_message *m)
+{
+    if (b->muted || b->state == BR_DEAD || b->state == BR_CLOSING)
+        return false;
+    if (m->channel == JW_IOPUB)
+        memcpy(b->seen, m->head.msg_id, sizeof b->seen);
+    return true;
+}
+
 void br_kernel_message(void *user, const struct kc_message *m)
 {
     struct bridge *b = user;
-    if (b->state == BR_DEAD || b->state == BR_CLOSING || br_kernel_up_message(b, m))
+    if (!listening(b, m) || br_kernel_up_message(b, m))
         return;
     take(b, m);
 }
@@ -109,7 +123,7 @@ void br_kernel_oversize(void *user, const struct kc_message *m)
 {
     struct bridge *b = user;
     char content[300];
-    if (b->state == BR_DEAD || b->state == BR_CLOSING || br_kernel_up_message(b, m))
+    if (!listening(b, m) || br_kernel_up_message(b, m))
         return;
     ck_log(CK_LOG_WARN, "bridge", "message_over_cap id=%s bytes=%" PRIu64 " cap=%" PRIu64, b->conf.id, m->msg.bytes,
            b->conf.limits.message_bytes);

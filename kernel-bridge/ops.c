@@ -287,6 +287,30 @@ static int ok(struct bridge *b, struct conn *c, const struct bop *op, int rc)
     return rc;
 }
 
+// While an older VM takes the session's place there is nobody to ask; what only needs the log, or may
+// wait in a queue, goes on.
+static int check_vm(const struct bridge *b, const struct bop *op, struct ck_err *err)
+{
+    switch (op->kind) {
+    case BOP_INTERRUPT:
+    case BOP_RESTART:
+    case BOP_FILE_STAT:
+    case BOP_FILE_LIST:
+    case BOP_FILE_READ:
+    case BOP_FILE_WRITE:
+    case BOP_FILE_REMOVE:
+    case BOP_FILE_MKDIR:
+    case BOP_FILE_MOVE:
+    case BOP_COMMAND:
+    case BOP_USAGE:
+        if (b->state == BR_ROLLBACK)
+            return ck_fail(err, 409, "life_busy", "the session is being rolled back; wait for its end");
+        break;
+    default: break;
+    }
+    return 0;
+}
+
 static int handle(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err)
 {
     switch (op->kind) {
@@ -313,6 +337,9 @@ static int handle(struct bridge *b, struct conn *c, const struct bop *op, struct
     case BOP_DATA_ABORT: return op_data(c, op);
     case BOP_COMMAND: return br_command(b, c, op, err);
     case BOP_USAGE: return op_usage(b, c, op, err);
+    case BOP_CHECKPOINT: return br_checkpoint(b, conn_reply_to(c, op->rid), op->layer, err);
+    case BOP_ROLLBACK: return br_rollback(b, conn_reply_to(c, op->rid), op->layer, err);
+    case BOP_PAUSE: return br_pause(b, conn_reply_to(c, op->rid), op->layer, err);
     case BOP_SHUTDOWN: return op_shutdown(b, c, op, err);
     case BOP_KINDS: break;
     }
@@ -326,6 +353,8 @@ bool br_operation(struct bridge *b, struct conn *c, const struct ck_frame *f)
     int rc = bop_parse(f, &op, &err);
     bool answerable = op.has_rid;
     if (!rc)
+        b->ops += op.kind != BOP_ACK;
+    if (!rc && !(rc = check_vm(b, &op, &err)))
         rc = handle(b, c, &op, &err);
     if (rc && answerable)
         svc_reply_error(b->svc, conn_reply_to(c, op.rid), &err);

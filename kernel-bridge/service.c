@@ -132,6 +132,33 @@ void svc_flush(struct service *s, void (*done)(void *user), void *user)
 
 unsigned svc_connections(const struct service *s) { return s->count; }
 
+bool svc_quiet(const struct service *s)
+{
+    for (unsigned i = 0; i < s->room; i++) {
+        const struct conn *c = s->slot[i].conn;
+        if (c && (c->in.n || c->njobs || c->holds))
+            return false;
+    }
+    return true;
+}
+
+void svc_presume(struct service *s)
+{
+    for (unsigned i = 0; i < s->room; i++)
+        if (s->slot[i].conn)
+            conn_peer_gone(s->slot[i].conn);
+}
+
+void svc_hold(struct service *s, bool on)
+{
+    if (s->held == on)
+        return;
+    s->held = on;
+    for (unsigned i = 0; i < s->room; i++)
+        if (s->slot[i].conn)
+            (on ? conn_hold : conn_release)(s->slot[i].conn);
+}
+
 static struct conn *find(struct service *s, struct reply_to to)
 {
     if (!s || to.slot >= s->room || s->slot[to.slot].generation != to.generation)

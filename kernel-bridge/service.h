@@ -46,6 +46,11 @@ void svc_wake(struct service *s);  // there is news in the log
 // Calls done, once and from the loop, when every connection has been handed all that there is for it.
 void svc_flush(struct service *s, void (*done)(void *user), void *user);
 unsigned svc_connections(const struct service *s);
+// Whether no connection has part of a frame, a transfer, a command, or is not being read.
+bool svc_quiet(const struct service *s);
+// Positions become what they would be if the gateway died now.
+void svc_presume(struct service *s);
+void svc_hold(struct service *s, bool on); // nothing is read of any connection, new ones either
 
 // Answers. fields: what follows "re" in the header, e.g. `"ok":true`; parts may be NULL.
 void svc_reply(struct service *s, struct reply_to to, struct ck_slice fields, const struct ck_slice *parts, uint32_t n);

@@ -23,7 +23,9 @@ int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
     uv_timer_init(b->loop, &b->up.timer);
     uv_timer_init(b->loop, &b->restart_timer);
     uv_timer_init(b->loop, &b->tick);
-    b->up.timer.data = b->restart_timer.data = b->tick.data = b;
+    uv_timer_init(b->loop, &b->life.deadline);
+    uv_idle_init(b->loop, &b->life.turn);
+    b->up.timer.data = b->restart_timer.data = b->tick.data = b->life.deadline.data = b->life.turn.data = b;
     br_health_start(b);
     b->log = evlog_new(l->log_bytes);
     b->trk = trk_new(l->queue_max, l->output_bytes);
@@ -32,6 +34,10 @@ int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
     if (!b->log || !b->trk || !b->cons || !b->zctx) {
         close(listen_fd);
         return ck_fail(err, 500, "no_memory", "no memory for a session");
+    }
+    if (br_restore_begin(b, err)) {
+        close(listen_fd);
+        return -1;
     }
     b->svc = svc_new(b, listen_fd, err);
     if (!b->svc)
@@ -49,6 +55,8 @@ void br_free(struct bridge *b)
     cons_free(b->cons);
     cellbook_free(&b->book);
     free(b->kernel_env);
+    frozen_free(&b->frozen);
+    ck_layer_close(&b->layer);
     if (b->found)
         artifacts_free(b->found);
     free(b->found);
@@ -63,7 +71,10 @@ const char *br_state_word(const struct bridge *b)
 {
     switch (b->state) {
     case BR_STARTING:
+    case BR_ROLLBACK:
     case BR_RESTARTING: return "starting";
+    case BR_PAUSING:
+    case BR_PAUSED: return "paused";
     case BR_READY: return b->pool ? "pool" : trk_busy(b->trk) ? "busy" : "idle";
     case BR_DEAD:
     case BR_CLOSING: break;
@@ -181,7 +192,7 @@ static void on_tell_deadline(uv_timer_t *t) { readers_told(t->data); }
 // Every cell gets its ending while somebody can still be told.
 static void end_session(struct bridge *b, const char *why)
 {
-    bool alive = b->state != BR_DEAD;
+    bool alive = b->state != BR_DEAD && b->state != BR_PAUSED;
     struct ck_err err = CK_ERR_INIT;
     if (alive)
         snprintf(b->reason, sizeof b->reason, "%s", why);
@@ -209,6 +220,7 @@ void br_close(struct bridge *b, const char *why, void (*closed)(void *user), voi
     uv_close((uv_handle_t *)&b->restart_timer, NULL);
     uv_close((uv_handle_t *)&b->tick, NULL);
     uv_close((uv_handle_t *)&b->health, NULL);
+    br_life_close(b);
     if (!c) // nothing left to wait with: the process ends and QEMU dies with it
         _exit(1);
     c->b = b;

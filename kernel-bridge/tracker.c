@@ -32,6 +32,7 @@ struct tracker {
         int64_t half_ms;
     } winding;
     char busy_parent[JW_ID_MAX]; // msg_id that the main thread is busy with, "" = none
+    bool inherited;              // what it runs was begun before us
 };
 
 struct tracker *trk_new(unsigned queue_max, size_t output_bytes)
@@ -125,7 +126,7 @@ int trk_queue(struct tracker *t, const struct trk_spec *s, struct trk_cell **out
 struct trk_cell *trk_ready(const struct tracker *t)
 {
     struct trk_cell *c = t->first;
-    return !c || t->active || t->winding.id[0] || (t->jfirst && t->jfirst->order < c->order) ? NULL : c;
+    return !c || t->active || t->winding.id[0] || t->inherited || (t->jfirst && t->jfirst->order < c->order) ? NULL : c;
 }
 
 void trk_take(struct tracker *t, struct trk_cell *c)
@@ -245,7 +246,7 @@ bool trk_jupyter_pop(struct tracker *t, char msg_id[JW_ID_MAX], char session[JW_
 
 bool trk_busy(const struct tracker *t)
 {
-    return t->active || t->first || t->jfirst || t->busy_parent[0] || t->winding.id[0];
+    return t->active || t->first || t->jfirst || t->busy_parent[0] || t->winding.id[0] || t->inherited;
 }
 
 static void on_status(struct tracker *t, const struct jw_head *parent, struct ck_slice content, struct trk_step *out,
@@ -374,9 +375,18 @@ void trk_message(struct tracker *t, enum jw_channel ch, const struct jw_head *he
     out->busy_changed = trk_busy(t) != was_busy;
 }
 
+void trk_inherited(struct tracker *t) { t->inherited = true; }
+
+void trk_rested(struct tracker *t)
+{
+    t->inherited = false;
+    t->busy_parent[0] = 0; // what set it has ended, and its idle may have been lost with the connection
+}
+
 void trk_kernel_gone(struct tracker *t)
 {
     t->busy_parent[0] = 0;
+    t->inherited = false;
     t->winding.id[0] = 0;
     if (t->active && t->active->phase == TRK_SENT)
         unsend(t);

@@ -96,6 +96,11 @@ bool trk_jupyter_pop(struct tracker *t, char msg_id[JW_ID_MAX], char session[JW_
 void trk_message(struct tracker *t, enum jw_channel ch, const struct jw_head *head, const struct jw_head *parent,
                  struct ck_slice content, int64_t now_us, struct trk_step *out);
 
+// The kernel of a restored VM may run something that this tracker has not sent: from trk_inherited
+// until trk_rested (or the kernel is gone) the session is busy and nothing is ready.
+void trk_inherited(struct tracker *t);
+void trk_rested(struct tracker *t);
+
 // The kernel is gone: a SENT cell goes back to the head of the queue. A RUNNING or CLOSING one stays
 // active: the caller ends it. Nothing is busy any more.
 void trk_kernel_gone(struct tracker *t);

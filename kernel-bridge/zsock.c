@@ -165,6 +165,8 @@ static int set_options(void *sock, const struct zs_opts *o)
         bad |= zmq_setsockopt(sock, ZMQ_ROUTING_ID, o->identity, strlen(o->identity));
     if (o->type == ZMQ_SUB)
         bad |= zmq_setsockopt(sock, ZMQ_SUBSCRIBE, "", 0);
+    if (o->type == ZMQ_SUB && o->topic)
+        bad |= zmq_setsockopt(sock, ZMQ_SUBSCRIBE, o->topic, strlen(o->topic));
     return bad;
 }
 

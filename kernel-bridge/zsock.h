@@ -21,6 +21,7 @@ struct zs_opts {
     void *zctx;
     int type;             // ZMQ_DEALER or ZMQ_SUB (subscribed to everything)
     const char *identity; // routing id; NULL = none
+    const char *topic;    // ZMQ_SUB: is subscribed to as well, after everything; NULL = none
     uint16_t port;        // connects to tcp 127.0.0.1
     size_t max_parts;
     int receive_hwm, send_hwm; // messages

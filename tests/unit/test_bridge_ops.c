@@ -91,6 +91,9 @@ static void bad_operations_are_refused_with_their_rid(void **state)
         {"{\"op\":\"command\",\"rid\":9,\"argv\":[1]}", NULL, "bad_field"},
         {"{\"op\":\"command\",\"rid\":9,\"cmd\":\"a\",\"env\":{\"A=B\":\"c\"}}", NULL, "bad_field"},
         {"{\"op\":\"claim\",\"rid\":9,\"kernel_env\":{\"A\":1}}", NULL, "bad_field"},
+        {"{\"op\":\"checkpoint\",\"rid\":9}", NULL, "bad_field"},
+        {"{\"op\":\"rollback\",\"rid\":9,\"layer\":\"../../etc\"}", NULL, "bad_field"},
+        {"{\"op\":\"pause\",\"rid\":9,\"layer\":7}", NULL, "bad_field"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct bop op;
@@ -178,12 +181,31 @@ static void a_configuration_is_read_with_defaults(void **state)
     assert_int_equal(c.limits.log_bytes, 64 << 20);
 }
 
+static void a_session_may_begin_from_a_layer(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"fork", "resume"};
+    for (int i = 0; i < 2; i++) {
+        struct bconf c;
+        struct ck_err err = CK_ERR_INIT;
+        char text[400];
+        snprintf(text, sizeof text, "{" ID ",\"restore\":{\"layer\":\"%s\",\"mode\":\"%s\"}}",
+                 "aaaaaaaa-0000-4000-8000-000000000002", modes[i]);
+        assert_int_equal(bconf_parse(text, strlen(text), &c, &err), 0);
+        assert_int_equal(c.restore, i ? BCONF_RESUME : BCONF_FORK);
+        assert_string_equal(c.layer, "aaaaaaaa-0000-4000-8000-000000000002");
+    }
+}
+
 static void a_wrong_configuration_is_one_clear_error(void **state)
 {
     (void)state;
     static const char *const bad[] = {
         "", "[]", "{}", "{" ID ",\"dir\":\"relative\"}", "{\"id\":\"x\",\"dir\":\"/s\",\"template_dir\":\"/t\"}",
         "{" ID ",\"jail_required\":[\"no_such_step\"]}", "{" ID ",\"limits\":{\"queue_max\":0}}",
+        "{" ID ",\"restore\":{}}", "{" ID ",\"restore\":{\"layer\":\"x\",\"mode\":\"fork\"}}",
+        "{" ID ",\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"other\"}}",
+        "{" ID ",\"pool\":true,\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"fork\"}}",
         "{" ID ",\"limits\":{\"output_bytes\":1}}", "{" ID ",\"limits\":{\"cell_ms\":\"5\"}}", "{" ID ",\"pool\":1}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -204,6 +226,7 @@ int main(void)
         cmocka_unit_test(a_shutdown_has_a_reason),
         cmocka_unit_test(every_operation_has_a_name),
         cmocka_unit_test(a_configuration_is_read_with_defaults),
+        cmocka_unit_test(a_session_may_begin_from_a_layer),
         cmocka_unit_test(a_wrong_configuration_is_one_clear_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

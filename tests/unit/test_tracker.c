@@ -422,6 +422,37 @@ static void a_kernel_that_rests_before_the_report_is_out_is_ready_after_it(void 
     trk_free(t);
 }
 
+static void what_a_restored_kernel_runs_holds_the_cells_back(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    trk_inherited(t);
+    assert_true(trk_busy(t));
+    struct trk_cell *c = queue(t, A);
+    assert_null(trk_ready(t));
+    busy(t, "of before"); // its idle may come, or be lost with the connection
+    idle(t, "of before");
+    assert_null(trk_ready(t));
+    trk_rested(t);
+    assert_ptr_equal(trk_ready(t), c);
+    trk_inherited(t);
+    assert_null(trk_ready(t));
+    trk_kernel_gone(t); // nothing of the past is left
+    assert_ptr_equal(trk_ready(t), c);
+    trk_free(t);
+}
+
+static void a_kernel_at_rest_is_not_busy_because_of_its_past(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    trk_inherited(t);
+    busy(t, "of before");
+    trk_rested(t);
+    assert_false(trk_busy(t));
+    trk_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +475,8 @@ int main(void)
         cmocka_unit_test(input_is_wanted_until_the_reply),
         cmocka_unit_test(a_cell_reported_early_holds_the_others_until_the_kernel_rests),
         cmocka_unit_test(a_kernel_that_rests_before_the_report_is_out_is_ready_after_it),
+        cmocka_unit_test(what_a_restored_kernel_runs_holds_the_cells_back),
+        cmocka_unit_test(a_kernel_at_rest_is_not_busy_because_of_its_past),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

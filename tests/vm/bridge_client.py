@@ -59,13 +59,15 @@ def template_ram(template_dir):
 
 
 class Bridge:
-    """One `cellkeep bridge` with a session folder of its own. config adds to or overrides its settings."""
+    """One `cellkeep bridge` with a session folder of its own. config adds to or overrides its settings; with
+    folder (that of a paused session) it is the same session again."""
 
-    def __init__(self, binary, template_dir, image_dir="", qemu="", timeout=90, ram_fd=None, **config):
-        self.id = str(uuid.uuid4())
-        self.dir = tempfile.mkdtemp(prefix="ckb")
+    def __init__(self, binary, template_dir, image_dir="", qemu="", timeout=90, ram_fd=None, folder=None, id=None,
+                 **config):
+        self.id = id or str(uuid.uuid4())
+        self.dir, self.own_folder = folder or tempfile.mkdtemp(prefix="ckb"), folder is None
         self.socket = os.path.join(self.dir, "bridge.sock")
-        self.log_path = self.dir + ".log"
+        self.log_path = "%s.%d.log" % (self.dir, time.monotonic_ns())
         self.ended, self.text = False, ""
         settings = {"id": self.id, "dir": self.dir, "template_dir": template_dir, "image_dir": image_dir, "qemu": qemu,
                     "pool": False, "limits": {}, **config}
@@ -113,8 +115,14 @@ class Bridge:
     def connect(self):
         return Conn(self.socket)
 
+    def wait_end(self, timeout=20):
+        """Of a bridge that ends by itself, as after a pause: its exit code. The folder stays."""
+        code = self.proc.wait(timeout)
+        self.log()
+        return code
+
     def end(self):
-        """SIGTERM, then SIGKILL; removes the folder, keeps the log's text. Returns the exit code."""
+        """SIGTERM, then SIGKILL; removes a folder of its own, keeps the log's text. Returns the exit code."""
         if self.proc.poll() is None:
             self.proc.terminate()
             try:
@@ -125,9 +133,33 @@ class Bridge:
         self.log()
         if not self.ended:
             self.ended = True
-            shutil.rmtree(self.dir, ignore_errors=True)
+            if self.own_folder:
+                shutil.rmtree(self.dir, ignore_errors=True)
             os.unlink(self.log_path)
         return code
+
+
+def give_layer(source, target, layer):
+    """What the gateway does for a fork: hard links of a layer, and of the disks that it lies on, in another folder."""
+    origin, copy = os.path.join(source, "layers"), os.path.join(target, "layers", layer)
+    os.makedirs(copy)
+    for name in os.listdir(os.path.join(origin, layer)):
+        os.link(os.path.join(origin, layer, name), os.path.join(copy, name))
+    with open(os.path.join(copy, "layer.json")) as f:
+        below = json.load(f).get("below", [])
+    for other in below:
+        if not os.path.exists(os.path.join(copy, other + ".qcow2")):
+            os.link(os.path.join(origin, other, "disk.qcow2"), os.path.join(copy, other + ".qcow2"))
+
+
+def seal_layer(folder, layer):
+    """What the gateway does when a layer is there: nobody changes it any more."""
+    d = os.path.join(folder, "layers", layer)
+    for name in os.listdir(d):
+        os.chown(os.path.join(d, name), 0, 0)
+        os.chmod(os.path.join(d, name), 0o444)
+    os.chown(d, 0, 0)
+    os.chmod(d, 0o755)
 
 
 class Conn:
