@@ -1,4 +1,5 @@
 """The fake guest agent: PROTOCOL.md section 2 over an in-memory tree, and lies on demand."""
+import base64
 import hashlib
 import hmac
 import json
@@ -77,6 +78,16 @@ class Agent(threading.Thread):
         self.handles = {}
         self.kernel_env = {}
         self.commands = iter(range(5000, 1 << 30))
+
+    def frozen(self):
+        with self.tree.lock:
+            files = {p: [None if d is None else base64.b64encode(d).decode(), t] for p, (d, t) in self.tree.files.items()}
+        return {"key": self.key.hex(), "n_in": self.n_in, "n_out": self.n_out, "env": self.kernel_env, "files": files}
+
+    def thaw(self, past):
+        self.key = bytes.fromhex(past["key"])
+        self.n_in, self.n_out, self.kernel_env = past["n_in"], past["n_out"], past["env"]
+        self.tree.files = {p: (None if d is None else base64.b64decode(d), t) for p, (d, t) in past["files"].items()}
 
     def misbehave(self, what):
         self.lies.add(what)

@@ -3,18 +3,26 @@
 
 It takes the command line that vmm/argv.c builds, speaks QMP on the inherited descriptor, and opens
 on the hostfwd ports what the guest would: five kernel sockets and the agent. Cells are a tiny
-command language (kernel.py). It runs no Python of a cell, restores nothing and isolates nothing:
-whatever must be true of real VMs is tested in tests/vm.
+command language (kernel.py). It runs no Python of a cell and isolates nothing: whatever must be true
+of real VMs is tested in tests/vm.
+
+What a layer brings back is what the guest knew: the variables, keys and files are its device state. A
+page of its memory says which state it belongs to, so that a layer whose memory was not restored with
+it is noticed. A cell that ran when it was frozen is not running afterwards.
 """
+import json
+import mmap
 import os
 import re
 import sys
 import threading
+import uuid
 
 from agent import Agent
 from kernel import Kernel
 from qmp import Qmp
 
+MARK_AT = 64 << 20  # in the memory
 VERSION = "QEMU emulator version 7.2.99 (cellkeep fake)"
 
 
@@ -57,6 +65,8 @@ class Machine:
         self.kernel = None
         self.agent = None
         self.running = threading.Event()
+        self.past = None  # of a layer, until the guest runs
+        self.ram = self.map_ram()
         self.faults = set((find(opts, "-name", r"fault=(.*)") or "").split("+")) - {""}
         here = os.path.dirname(os.path.abspath(sys.argv[0]))
         try:  # faults for all VMs of an image: a file beside the executable, one word a line
@@ -65,12 +75,40 @@ class Machine:
         except OSError:
             pass
 
+    def map_ram(self):
+        path = find(self.opts, "-object", r"memory-backend-file.*mem-path=(/proc/self/fd/\d+)")
+        if not path:
+            return None
+        with open(path, "rb") as f:
+            return mmap.mmap(f.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def frozen(self):
+        """The guest as bytes; its memory is marked as belonging to them."""
+        if not self.kernel:
+            return bytes(4096)
+        mark = uuid.uuid4().hex
+        self.ram[MARK_AT:MARK_AT + len(mark)] = mark.encode()
+        return json.dumps({"mark": mark, "kernel": self.kernel.frozen(), "agent": self.agent.frozen()}).encode()
+
+    def thaw(self, state):
+        if state.strip(b"\0"):
+            self.past = json.loads(state)
+
+    def check_memory(self):
+        if self.ram[MARK_AT:MARK_AT + 32].decode(errors="replace") != self.past["mark"]:
+            print("fake_qemu: memory and state are not of one moment", file=sys.stderr)
+            self.exit(1)
+
     def run_guest(self):
         """cont: the guest begins (or goes on)."""
         with self.lock:
             if self.ports and not self.agent:
                 self.kernel = Kernel(self, self.ports, b"template")
                 self.agent = Agent(self, self.ports[5560])
+                if self.past:
+                    self.check_memory()
+                    self.kernel.thaw(self.past["kernel"])
+                    self.agent.thaw(self.past["agent"])
                 self.agent.start()
                 self.kernel.start()
             self.running.set()

@@ -44,18 +44,30 @@ class Kernel:
         self.count = 0
         self.vars = {}
         self.dead = False
+        self.returns = False                  # from a layer: says nothing before it is personalised
         self.signalled = threading.Event()    # SIGINT or an interrupt_request
         self.ignores = set()                  # "message", "signal": interrupts that this cell ignores
         self.parent = {}
         self.cell_ids = [b""]                 # routing identity of the running request
         self.iopub_lock = threading.Lock()
 
+    # --- a layer --------------------------------------------------------------------------------
+
+    def frozen(self):
+        return {"key": self.key.decode(), "session": self.session, "count": self.count, "vars": self.vars, "pid": self.pid}
+
+    def thaw(self, past):
+        self.key = past["key"].encode()
+        self.session, self.count, self.vars, self.pid = past["session"], past["count"], past["vars"], past["pid"]
+        Kernel.pids = iter(range(self.pid + 1, 1 << 30))
+        self.returns = True
+
     # --- sockets -------------------------------------------------------------------------------
 
     def start(self):
         self.ctx = zmq.Context()
         self.socks = {}
-        for name, guest, kind in (("shell", 5555, zmq.ROUTER), ("iopub", 5556, zmq.PUB), ("stdin", 5557, zmq.ROUTER),
+        for name, guest, kind in (("shell", 5555, zmq.ROUTER), ("iopub", 5556, zmq.XPUB), ("stdin", 5557, zmq.ROUTER),
                                   ("control", 5558, zmq.ROUTER), ("hb", 5559, zmq.REP)):
             s = self.ctx.socket(kind)
             s.linger = 500
@@ -70,7 +82,8 @@ class Kernel:
             self.socks[name] = s
         for target in (self.shell_loop, self.control_loop, self.heartbeat):
             threading.Thread(target=target, daemon=True).start()
-        self.iopub("status", {"execution_state": "starting"}, parent={})
+        if not self.returns:
+            self.iopub("status", {"execution_state": "starting"}, parent={})
 
     def die(self, code=None, signum=None, oom=False):
         """The process is gone: sockets close, the agent tells."""
@@ -148,8 +161,18 @@ class Kernel:
             self.reply("control", ids, "cellkeep_personalise_reply", {"status": "error"}, header)
             return
         self.key = content["key"].encode()
-        self.session = uuid.uuid4().hex
+        if content.get("mode", "fresh") != "resume":
+            self.session = uuid.uuid4().hex
+        self.wait_for_host(content.get("topic"))
         self.reply("control", ids, "cellkeep_personalise_reply", {"status": "ok"}, header)
+
+    def wait_for_host(self, topic):
+        """The host that restored this kernel subscribes to a topic of its own: then it hears everything."""
+        end = time.monotonic() + 10
+        while topic and time.monotonic() < end:
+            with self.iopub_lock:
+                if self.socks["iopub"].poll(10) and self.socks["iopub"].recv() == b"\x01" + topic.encode():
+                    return
 
     def control_request(self, ids, header, content):
         kind = header["msg_type"]

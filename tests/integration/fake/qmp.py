@@ -11,6 +11,7 @@ class Qmp:
         self.sock = socket.socket(fileno=fd)
         self.status = "inmigrate" if incoming else "running"
         self.fds = {}
+        self.sets = {}
         self.migration = "none"
 
     def send(self, obj):
@@ -95,6 +96,7 @@ class Qmp:
             good = state.startswith(b"fake state") and "restore-fails" not in self.machine.faults
             self.migration = "completed" if good else "failed"
             self.status = "paused" if good else "inmigrate"
+            self.machine.thaw(state.removeprefix(b"fake state"))
             self.event("MIGRATION", {"status": self.migration})
             if not good:  # QEMU ends when an incoming migration fails
                 self.machine.exit(1)
@@ -118,9 +120,44 @@ class Qmp:
         self.machine.running.clear()
         return {}, (lambda: self.event("STOP")) if was == "running" else None
 
+    # --- layers: disks are only counted, the state is the guest's own -----------------------------
+
+    def do_add_fd(self, args, received):
+        fd = received.pop(0)
+        self.sets.setdefault(args["fdset-id"], []).append(fd)
+        return {"fdset-id": args["fdset-id"], "fd": fd}, None
+
+    def do_remove_fd(self, args, received):
+        for fd in self.sets.pop(args["fdset-id"]):
+            os.close(fd)
+        return {}, None
+
+    def do_blockdev_add(self, args, received):
+        return {}, None
+
+    do_blockdev_del = do_blockdev_reopen = do_blockdev_snapshot = do_blockdev_add
+    do_block_job_set_speed = do_blockdev_add
+
+    def do_block_stream(self, args, received):
+        data = {"type": "stream", "device": args["job-id"], "len": 0, "offset": 0, "speed": 0}
+        return {}, lambda: self.event("BLOCK_JOB_COMPLETED", data)
+
+    def do_block_job_cancel(self, args, received):
+        raise RuntimeError("there is no such job")
+
     def do_xen_save_devices_state(self, args, received):
-        with open(args["filename"], "wb") as f:
-            f.write(b"fake state" + bytes(4096))
+        if "save-fails" in self.machine.faults:
+            raise RuntimeError("told to fail")
+        if "save-dies" in self.machine.faults:
+            self.machine.exit(1)
+        state = b"fake state" + self.machine.frozen()
+        name = args["filename"].removeprefix("/dev/fdset/")
+        if name.isdigit():
+            for fd in self.sets[int(name)]:
+                os.write(fd, state)
+        else:
+            with open(args["filename"], "wb") as f:
+                f.write(state)
         return {}, None
 
     def do_ringbuf_read(self, args, received):
