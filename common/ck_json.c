@@ -4,6 +4,7 @@
 
 #include "common/ck_utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Line and column of byte `at`, both from 1; columns count bytes.
@@ -19,33 +20,99 @@ static void locate(const uint8_t *p, size_t at, size_t *line, size_t *column)
     }
 }
 
+// Commas outside of strings, and how deep the brackets before `at` are, in text that is JSON up to there.
+static void survey(const uint8_t *p, size_t at, size_t *commas, size_t *depth)
+{
+    bool quoted = false;
+    *commas = *depth = 0;
+    for (size_t i = 0; i < at; i++) {
+        uint8_t c = p[i];
+        if (quoted && c == '\\')
+            i++;
+        else if (c == '"')
+            quoted = !quoted;
+        else if (!quoted && c == ',')
+            ++*commas;
+        else if (!quoted && (c == '{' || c == '['))
+            ++*depth;
+        else if (!quoted && (c == '}' || c == ']') && *depth)
+            --*depth;
+    }
+}
+
+// In plain words, why text stops being JSON at byte `at`. Repeats no more of it than one character.
+static void explain(const uint8_t *p, size_t n, size_t at, char *out, size_t room)
+{
+    size_t commas, depth;
+    survey(p, at, &commas, &depth);
+    if (at >= n)
+        snprintf(out, room, "the text ends before the JSON does");
+    else if (p[at] >= 0x80 && !ck_utf8_char(p + at, n - at))
+        snprintf(out, room, "bytes that are not UTF-8");
+    else if ((p[at] == '{' || p[at] == '[') && depth >= CK_JSON_DEPTH_MAX)
+        snprintf(out, room, "nested deeper than %d", CK_JSON_DEPTH_MAX);
+    else if (p[at] == '\\')
+        snprintf(out, room, "a backslash that begins none of JSON's escapes");
+    else if (p[at] == '\'')
+        snprintf(out, room, "a single quote, where JSON wants double quotes");
+    else if (p[at] < 0x20)
+        snprintf(out, room, "a line break or control character inside a string must be written as \\n or \\u00XX");
+    else if (p[at] < 0x7f)
+        snprintf(out, room, "\"%c\" is not what JSON has here", p[at]);
+    else
+        snprintf(out, room, "a character that JSON does not have here");
+}
+
+// What jansson still refuses in text that our scanner took. Its words for a client's eyes.
+static const char *plain_words(char *theirs)
+{
+    static const struct {
+        const char *has, *say;
+    } words[] = {
+        {"NUL", "a NUL character (\\u0000) is not allowed here"},
+        {"duplicate", "an object has the same key twice"},
+        {"Unicode", "half of a surrogate pair (\\uD800 to \\uDFFF) stands alone"},
+        {"integer", "a whole number is beyond 64 bits"},
+        {"real", "a number is too large"},
+        {"memory", "it is too large"},
+    };
+    char *near = strstr(theirs, " near ");
+    if (near)
+        *near = '\0';
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(theirs, words[i].has))
+            return words[i].say;
+    return "it is not JSON";
+}
+
 json_t *ck_json_parse_object(const void *p, size_t n, bool empty_ok, struct ck_err *err)
 {
     if (n == 0 && empty_ok)
         return json_object();
-    size_t at;
+    size_t at, line, column, commas = 0, depth;
+    char why[128];
     // jansson recurses to 2048 levels; ours is stricter, and checked first without building anything.
+    if (!ck_json_valid(p, n, &at)) {
+        locate(p, at, &line, &column);
+        explain(p, n, at, why, sizeof why);
+        ck_fail(err, 400, "bad_json", "malformed JSON at line %zu column %zu (byte %zu): %s", line, column, at, why);
+        return NULL;
+    }
+    if (n > CK_JSON_VALUES_MAX)
+        survey(p, n, &commas, &depth);
+    if (commas >= CK_JSON_VALUES_MAX) {
+        ck_fail(err, 400, "bad_json", "the JSON has more than %d values", CK_JSON_VALUES_MAX);
+        return NULL;
+    }
     json_error_t je = {.line = 0};
-    json_t *j = NULL;
-    bool deep_ok = ck_json_valid(p, n, &at);
-    j = deep_ok ? json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je) : NULL;
+    json_t *j = json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
     if (json_is_object(j))
         return j;
-    if (j) {
-        json_decref(j);
+    if (j)
         ck_fail(err, 400, "bad_json", "expected a JSON object");
-    } else if (deep_ok) {
-        // jansson ends its text with the input "near" the place: that may be a cell's code, so not ours to repeat
-        const char *near = strstr(je.text, " near ");
-        int len = near ? (int)(near - je.text) : (int)strlen(je.text);
-        ck_fail(err, 400, "bad_json", "malformed JSON at line %d column %d: %.*s", je.line, je.column, len, je.text);
-    } else {
-        size_t line, column;
-        locate(p, at, &line, &column);
-        ck_fail(err, 400, "bad_json",
-                "malformed JSON at line %zu column %zu (byte %zu): not JSON, not UTF-8, or nested deeper than %d", line,
-                column, at, CK_JSON_DEPTH_MAX);
-    }
+    else // its text ends with the input around the place: that may be a cell's code, and is not repeated
+        ck_fail(err, 400, "bad_json", "malformed JSON at line %d column %d: %s", je.line, je.column, plain_words(je.text));
+    json_decref(j);
     return NULL;
 }
 

@@ -8,9 +8,10 @@
 #include <stdint.h>
 
 #define CK_JSON_DEPTH_MAX 128
+#define CK_JSON_VALUES_MAX 200000 // of one tree: a value of two bytes costs dozens in memory
 
 // Parses one JSON object (RFC 8259, duplicate keys refused) of n bytes. On failure the error names
-// line and column ("bad_json", 400). The caller owns the result. Empty input is an empty object
+// line and column and says in plain words what is wrong ("bad_json", 400). The caller owns the result. Empty input is an empty object
 // when empty_ok.
 json_t *ck_json_parse_object(const void *p, size_t n, bool empty_ok, struct ck_err *err);
 

@@ -299,6 +299,10 @@ static int next_option(int argc, char **argv, int *i, size_t *name_len, const ch
     if (strncmp(a, "--", 2) || !a[2])
         return ck_fail(err, 400, "unknown_option", "\"%.100s\" is not an option; see cellkeep serve --help", a);
     *name_len = strcspn(a + 2, "=");
+    bool known = (*name_len == 6 && !strncmp(a + 2, "config", 6)) || find(a + 2, *name_len, '-');
+    if (!known)
+        return ck_fail(err, 400, "unknown_option", "there is no option --%.*s; see cellkeep serve --help",
+                       *name_len > 60 ? 60 : (int)*name_len, a + 2);
     if (a[2 + *name_len]) {
         *value = a + 2 + *name_len + 1;
     } else if (*i + 1 < argc) {
@@ -333,10 +337,7 @@ static int from_options(struct config *c, int argc, char **argv, struct ck_err *
             return -1;
         if (n == 6 && !strncmp(name, "config", n))
             continue;
-        const struct setting *s = find(name, n, '-');
-        if (!s)
-            return ck_fail(err, 400, "unknown_option", "there is no option --%.*s; see cellkeep serve --help",
-                           n > 60 ? 60 : (int)n, name);
+        const struct setting *s = find(name, n, '-'); // next_option() knows it
         if (set(c, s, FROM_OPTION, value, err))
             return -1;
     }

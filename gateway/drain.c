@@ -8,6 +8,7 @@
 #include "gateway/launcher.h"
 #include "gateway/pool.h"
 #include "gateway/registry_run.h"
+#include "gateway/startup.h"
 #include "gateway/store.h"
 
 #include <signal.h>
@@ -71,6 +72,7 @@ static void begin(struct drain *d)
     enum config_on_exit what = d->g->config->on_exit;
     d->begun = true;
     d->g->draining = true;
+    state_dir_stopping(d->state);
     ck_log(CK_LOG_INFO, "serve", "draining on_exit=%s sessions=%zu", words[what], registry_count(d->g->registry));
     http_server_drain(d->g->http, GRACE_MS, what == CONFIG_EXIT_KILL, on_http_drained, d);
     pool_close(d->g->pool, on_pool_closed, d);
@@ -92,11 +94,12 @@ static void on_signal(uv_signal_t *h, int signo)
     uv_stop(h->loop);
 }
 
-void drain_on_signals(struct drain *d, struct gateway *g, struct launcher *l)
+void drain_on_signals(struct drain *d, struct gateway *g, struct launcher *l, const struct state_dir *s)
 {
     static const int signos[3] = {SIGTERM, SIGINT, SIGHUP};
     d->g = g;
     d->launcher = l;
+    d->state = s;
     for (int i = 0; i < 3; i++) {
         uv_signal_init(g->loop, &d->signals[i]);
         d->signals[i].data = d;

@@ -185,9 +185,15 @@ static void start_body(struct http_req *r)
 {
     struct http_conn *c = r->conn;
     bool streamed = r->route->flags & HTTP_STREAM;
+    const char *coding = http_head_get(&r->head, "Content-Encoding");
     if (!body_expected(r)) {
         req_set_body_complete(r);
         req_call_handler(r);
+        return;
+    }
+    if (coding && *coding && strcasecmp(coding, "identity")) {
+        http_header_add(r, "Accept-Encoding", "identity");
+        refuse(r, 415, "unsupported_encoding", "a request body with a Content-Encoding is not taken: send it as it is");
         return;
     }
     if (!streamed && r->head.content_length > (int64_t)collect_cap(r)) {

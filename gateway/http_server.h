@@ -32,7 +32,7 @@ int http_server_port(const struct http_server *s);
 size_t http_server_websockets(const struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
 
-// Stops listening and ends what is open: idle connections at once, WebSockets with close code 1012,
+// Stops listening and ends what is open: idle connections at once, WebSockets with WS_RESTART,
 // requests that are being answered within grace_ms, then by cutting. Event streams are cut at once,
 // as their clients go on from the next gateway; with streams_end they too get grace_ms, for what they
 // tell of ends now. done is called from the loop when the last connection is gone. Call once.

@@ -76,7 +76,7 @@ static void on_closed(struct bridge_link *l, void *user, const struct ck_err *er
     }
     if (e->proc) // whatever is left of it serves nobody any more
         ck_proc_signal(e->proc->proc, SIGKILL, NULL);
-    entry_set_state(e, SESSION_DEAD, "the session's process ended unexpectedly; delete the session and make a new one");
+    entry_set_state(e, SESSION_DEAD, "the session's process ended unexpectedly");
 }
 
 static void on_retry(uv_timer_t *t)

@@ -159,8 +159,7 @@ static void take_up(struct entry *e, struct bridge_proc *b)
     } else if (life_found_paused(e)) {
         e->pub.paused_us = since ? since : e->pub.paused_us; // the database's word, when it has one
     } else
-        entry_set_state(e, SESSION_DEAD, "the session's process ended while no gateway was running; delete the session and "
-                                         "make a new one");
+        entry_set_state(e, SESSION_DEAD, "the session's process ended while no gateway was running");
 }
 
 static void look_at(struct registry *r, const char *id)
@@ -201,7 +200,7 @@ int registry_recover(struct registry *r, struct ck_err *err)
         return -1;
     for (struct entry *e = r->first; e; e = e->next) {
         if (!e->proc)
-            entry_set_state(e, SESSION_DEAD, "the session's folder is gone; delete the session and make a new one");
+            entry_set_state(e, SESSION_DEAD, "the session's folder is gone");
         *(e->pub.state == SESSION_DEAD ? &dead : &live) += 1;
         life_tidy(e);
     }

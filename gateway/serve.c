@@ -18,6 +18,7 @@
 #include "gateway/template_run.h"
 
 #include <ctype.h>
+#include <malloc.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,7 +119,7 @@ static int run(struct serve *s, struct ck_err *err)
         return rc;
     if (start_sessions(s, ram_fd, err) || start_http(s, err))
         return -1;
-    drain_on_signals(&s->drain, &s->g, s->launcher);
+    drain_on_signals(&s->drain, &s->g, s->launcher, &s->state);
     pool_fill(s->g.pool);
     print_ready(s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
@@ -145,6 +146,10 @@ static void prepare_process(const struct config *c)
     ck_log_level_from_name(c->log_level, &level);
     ck_log_set_level(level);
     signal(SIGPIPE, SIG_IGN);
+    // glibc raises the threshold with every large block that is freed, and then keeps heaps full of holes:
+    // the bodies and messages of megabytes that pass through here are to be given back to the host.
+    mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
     umask(022); // children inherit it: bridges of other uids read what the template builder makes
 }
 

@@ -13,30 +13,68 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 // sun_path minus "/sessions/", a uuid, "/bridge.sock" and the NUL
 #define STATE_PATH_MAX ((int)sizeof(((struct sockaddr_un *)0)->sun_path) - 10 - 36 - 12 - 1)
 
+#define STOPPING " stopping" // behind the pid in the lock
+#define WAIT_STOPPING_MS 15000
+#define WAIT_MS 2000
+#define POLL_MS 50
+
+// Who holds the lock, as it wrote down; "" when nothing can be read.
+static void read_holder(int fd, char out[48])
+{
+    ssize_t n = pread(fd, out, 47, 0);
+    out[n > 0 ? n : 0] = 0;
+    out[strcspn(out, "\n")] = 0;
+}
+
+static int wait_for_lock(int fd, const char *path, struct ck_err *err)
+{
+    static const struct timespec poll = {.tv_nsec = POLL_MS * 1000000L};
+    char holder[48];
+    for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB); waited += POLL_MS) {
+        read_holder(fd, holder);
+        bool stopping = strstr(holder, STOPPING) != NULL;
+        size_t pid = strcspn(holder, " ");
+        if (waited >= (stopping ? WAIT_STOPPING_MS : WAIT_MS))
+            return ck_fail(err, 500, "locked", "another gateway%s%.*s uses the state folder %s; stop it or choose another --state-dir",
+                           *holder ? " with pid " : "", (int)pid, holder, path);
+        if (!waited)
+            fprintf(stderr, "serve: waiting for the gateway with pid %.*s to let go of %s\n", (int)pid, holder, path);
+        nanosleep(&poll, NULL);
+    }
+    return 0;
+}
+
+static int write_holder(int fd, const char *what)
+{
+    char text[48];
+    int n = snprintf(text, sizeof text, "%d%s\n", (int)getpid(), what);
+    return ftruncate(fd, 0) || pwrite(fd, text, (size_t)n, 0) != n ? -1 : 0;
+}
+
 static int take_lock(const char *path, struct state_dir *out, struct ck_err *err)
 {
-    char file[PATH_MAX], text[32] = "";
+    char file[PATH_MAX];
     if (ck_path(file, sizeof file, err, "%s/gateway.lock", path))
         return -1;
     out->lock_fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (out->lock_fd < 0)
         return ck_fail_errno(err, errno, 500, "state_dir", "the state folder %s cannot be written", path);
-    if (flock(out->lock_fd, LOCK_EX | LOCK_NB)) {
-        ssize_t n = pread(out->lock_fd, text, sizeof text - 1, 0);
-        text[n > 0 ? n : 0] = 0;
-        text[strcspn(text, "\n")] = 0;
-        return ck_fail(err, 500, "locked", "another gateway%s%s uses the state folder %s; stop it or choose another --state-dir",
-                       *text ? " with pid " : "", text, path);
-    }
-    int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
-    if (ftruncate(out->lock_fd, 0) || pwrite(out->lock_fd, text, (size_t)n, 0) != n)
+    if (wait_for_lock(out->lock_fd, path, err))
+        return -1;
+    if (write_holder(out->lock_fd, ""))
         return ck_fail_errno(err, errno, 500, "state_dir", "the state folder %s cannot be written", path);
     return 0;
+}
+
+void state_dir_stopping(const struct state_dir *s)
+{
+    write_holder(s->lock_fd, STOPPING); // without it the next one waits less
 }
 
 int state_dir_open(const char *path, struct state_dir *out, struct ck_err *err)

@@ -60,6 +60,10 @@ static int parse(const struct ck_buf *text, struct template_info *out, struct ck
     const json_t *accel = ck_json_obj(j, "accelerator", NULL);
     if (!j)
         return ck_wrap(err, "the answer of the template builder");
+    const json_t *failed = ck_json_obj(j, "error", NULL);
+    if (failed)
+        return ck_fail(err, 500, ck_json_str(failed, "reason", "template_failed", NULL), "%s",
+                       ck_json_str(failed, "message", "the template cannot be made", NULL));
     snprintf(out->dir, sizeof out->dir, "%s", ck_json_str(j, "dir", "", NULL));
     snprintf(out->image_dir, sizeof out->image_dir, "%s", ck_json_str(j, "image_dir", "", NULL));
     snprintf(out->accelerator, sizeof out->accelerator, "%s", ck_json_str(accel, "name", "", NULL));
@@ -87,7 +91,9 @@ int template_ensure(const char *exe, const struct config *c, struct template_inf
         ;
     if (pid < 0 || rc)
         return ck_fail(err, 500, "template_failed", "the template builder could not be run");
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2))
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && text.n)
+        return parse(&text, out, err); // what was wrong
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
         return 1;
     if (!WIFEXITED(status) || WEXITSTATUS(status))
         return ck_fail(err, 500, "template_failed", "the template builder ended unexpectedly (status %d)", status);

@@ -76,6 +76,14 @@ struct list_query {
     size_t limit;
 };
 
+static bool is_state(const char *word)
+{
+    for (int i = SESSION_STARTING; i <= SESSION_DEAD; i++)
+        if (!strcmp(word, session_state_name((enum session_state)i)))
+            return true;
+    return false;
+}
+
 static int list_query(struct http_req *r, struct list_query *q, struct ck_err *err)
 {
     const char *limit = http_query(r, "limit"), *metadata = http_query(r, "metadata");
@@ -87,6 +95,8 @@ static int list_query(struct http_req *r, struct list_query *q, struct ck_err *e
             return ck_fail(err, 400, "bad_field", "limit must be a number from 1 to %d", LIST_DEFAULT);
         q->limit = v;
     }
+    if (q->state && !is_state(q->state))
+        return ck_fail(err, 400, "bad_field", "state must be starting, idle, busy, paused or dead");
     if (q->after && !ck_uuid_valid(q->after))
         return ck_fail(err, 400, "bad_field", "after must be the id of the last session of the page before");
     if (metadata) {

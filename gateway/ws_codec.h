@@ -9,7 +9,9 @@
 enum ws_op { WS_CONTINUATION = 0, WS_TEXT = 1, WS_BINARY = 2, WS_CLOSE = 8, WS_PING = 9, WS_PONG = 10 };
 
 enum ws_code { WS_NORMAL = 1000, WS_PROTOCOL_ERROR = 1002, WS_NO_CODE = 1005, WS_ABNORMAL = 1006, WS_TOO_BIG = 1009,
-               WS_RESTART = 1012 };
+               WS_RESTART = 4012 };
+// WS_RESTART is not the registered 1012 ("service restart"): python3-websocket 1.2.3 (Debian 12; clients
+// of jupyter_server's gateway use it) takes that for a broken frame. All known clients come back after it.
 
 #define WS_START_MAX (64 * 1024) // what is kept of a message beyond max_message
 

@@ -38,6 +38,16 @@ static int print_json(const struct ck_template *t, const struct ck_accel_choice 
     return 0;
 }
 
+// For the gateway, which tells its user in its own name.
+static int fail_json(const struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    CK_CLEAN_JSON json_t *j = json_pack("{s:{s:s,s:s}}", "error", "reason", err->reason, "message", err->text);
+    if (j && !ck_json_dump(j, &b))
+        printf("%.*s\n", (int)b.n, (const char *)b.p);
+    return 1;
+}
+
 int ck_cmd_template(int argc, char **argv)
 {
     struct ck_cmd_opts o;
@@ -60,7 +70,7 @@ int ck_cmd_template(int argc, char **argv)
     struct ck_accel_choice choice;
     int64_t t0 = ck_mono_ms();
     if (ck_template_ensure(&to, ck_cmd_progress, &progress, &t, &choice, &err))
-        return ck_cmd_fail("template", &err);
+        return o.json ? fail_json(&err) : ck_cmd_fail("template", &err);
     fprintf(stderr, "template: %s (%s) ready after %.1f s\n", t.hash, ck_vm_accel_name(choice.accel),
             (double)(ck_mono_ms() - t0) / 1000);
     if (o.state_given && ck_cache_register(o.cache_dir, o.state_dir, &err))

@@ -28,6 +28,14 @@ def decode_v1(raw):
     return msg
 
 
+class Closed(ConnectionError):
+    """The gateway closed the socket; .code is None when it gave no code."""
+
+    def __init__(self, payload):
+        super().__init__("closed by the gateway: %r" % payload)
+        self.code = struct.unpack(">H", payload[:2])[0] if len(payload) >= 2 else None
+
+
 class Socket:
     def __init__(self, gateway, kernel, token, session=None, v1=True, timeout=30, query=True):
         self.session = session or uuid.uuid4().hex
@@ -52,7 +60,7 @@ class Socket:
         self.ws.settimeout(timeout)
         op, raw = self.ws.recv_data()
         if op == websocket.ABNF.OPCODE_CLOSE:
-            raise ConnectionError("closed by the gateway: %r" % raw)
+            raise Closed(raw)
         if op == websocket.ABNF.OPCODE_BINARY and self.v1:
             return decode_v1(raw)
         return json.loads(raw)

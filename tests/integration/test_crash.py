@@ -200,6 +200,7 @@ def test_a_killed_bridge_ends_its_session_alone(start):
     wait_for("QEMU is gone with its bridge", 5, lambda: procs.start_of(qemu) is None)
     r = api.post("/v1/sessions/%s/cells" % victim, {"code": "print:x"})
     assert r.status == 410 and "session" in r.json()["message"], r
+    assert r.json()["message"].count("delete") == 1, "what to do is said once"
     assert api.get("/api/kernels/" + victim).json()["execution_state"] == "dead"
     assert api.cell(other, "get:x")["stdout"] == "kept\n"
     assert api.delete("/v1/sessions/" + victim).status == 204

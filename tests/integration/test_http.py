@@ -11,8 +11,10 @@ import subprocess
 import time
 
 import pytest
+import websocket
 
 from harness.gateway import TOKEN, Gateway, scratch
+from harness.jupyter import Closed, Socket
 
 KEY = base64.b64encode(b"0123456789abcdef").decode()
 
@@ -352,11 +354,35 @@ def test_draining_never_says_1000_or_1001(start):
         if got[0] == 8:
             codes.append(struct.unpack(">H", got[1][:2])[0])
             s.sendall(frame(8, got[1]))
-    assert codes == [1012] or codes == []
+    assert codes == [4012] or codes == []
     assert idle.recv(10) == b""
     assert g.proc.wait(15) == 0
     with pytest.raises(OSError):
         dial(g)
+
+
+def test_clients_understand_the_close_code_of_a_stopping_gateway(start):
+    """python3-websocket refuses close codes that it does not know, 1012 among them."""
+    g = start("--pool-size", "1")
+    sock = Socket(g, g.client().create(), TOKEN)
+    sock.execute("print:x")
+    g.proc.send_signal(signal.SIGTERM)
+    with pytest.raises(Closed) as e:
+        while True:
+            sock.recv(10)
+    assert e.value.code == 4012
+
+
+def test_a_foreign_origin_needs_the_token_like_everybody(gw):
+    """No cookies, no mode without a token: a foreign page has no credential unless it was given one."""
+    sid = gw.client().create()
+    url = "ws://127.0.0.1:%d/api/kernels/%s/channels" % (gw.port, sid)
+    for query, status in (("", 403), ("?token=wrong", 403)):
+        with pytest.raises(websocket.WebSocketBadStatusException) as e:
+            websocket.create_connection(url + query, origin="https://evil.example", timeout=20)
+        assert e.value.status_code == status
+    websocket.create_connection(url + "?token=" + TOKEN, origin="https://app.example", timeout=20).close()
+    gw.client().delete("/v1/sessions/" + sid)
 
 
 def test_a_second_signal_ends_at_once(start):

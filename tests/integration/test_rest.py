@@ -74,6 +74,21 @@ def test_malformed_json_is_400_with_the_position(api, session, body, line, colum
     assert "line %d" % line in said["message"] and "column %d" % column in said["message"], said
 
 
+@pytest.mark.parametrize("body,words", [
+    ('{"code": "x"', "ends before"), ("{'code': 1}", "double quotes"), ('{"code": "a\nb"}', "\\n"),
+    ('{"code": "a\\q"}', "backslash"), ('{"code": tru}', '"t" is not'), ('{"code": 1,}', "is not what JSON has"),
+    ('{"code": "a\\u0000b"}', "NUL character"), ('{"code": "\\ud800"}', "surrogate"),
+    ('{"code": 1, "code": 2}', "same key twice"), ('{"code": 99999999999999999999}', "64 bits"),
+    ('{"code": 1e999}', "too large"), ("[" * 200 + "]" * 200, "nested deeper than 128"),
+    ('{"code": [%s1]}' % ("1," * 200000), "more than 200000 values")])
+def test_what_is_wrong_with_json_is_said_in_plain_words(api, session, body, words):
+    said = refused(api.post("/v1/sessions/%s/cells" % session, body), 400, "bad_json")["message"]
+    assert words in said and len(said) < 200, said
+    assert "column" in said or "values" in said
+    for library in ("JSON_", "jansson", "near", "token"):
+        assert library not in said, said
+
+
 @pytest.mark.parametrize("body", [b'{"code":"\xff"}', b'{"code":"\xed\xa0\x80"}', b'\xff\xfe{}'])
 def test_code_that_is_not_utf8_is_400(api, session, body):
     said = refused(api.post("/v1/sessions/%s/cells" % session, body), 400)
@@ -206,3 +221,27 @@ def test_secrets_are_in_no_log(gateway, api, session):
     api.get("/v1/sessions?token=sEcReT-in-query")
     log = gateway.stderr()
     assert "sEcReT" not in log and api.token not in log
+
+
+@pytest.mark.parametrize("query", ["state=foo", "state=", "state=IDLE", "state=idle,busy", "limit=0", "limit=x",
+                                   "after=x", "metadata=[]"])
+def test_a_filter_that_is_none_is_400(api, query):
+    said = refused(api.get("/v1/sessions?" + query), 400)
+    assert query.split("=")[0] in said["message"]
+
+
+def test_sessions_are_listed_by_state(api, session):
+    assert session in [s["id"] for s in api.get("/v1/sessions?state=idle").json()]
+    assert api.get("/v1/sessions?state=dead").json() == []
+
+
+@pytest.mark.parametrize("method,path", [("POST", "/v1/sessions"), ("POST", "/v1/sessions/%s/cells"),
+                                         ("PUT", "/v1/sessions/%s/files/home/user/z"), ("POST", "/api/kernels")])
+def test_a_compressed_body_is_415(api, session, method, path):
+    import gzip
+    path = path % session if "%s" in path else path
+    r = api.request(method, path, gzip.compress(b'{"code":"print:x"}'), headers={"Content-Encoding": "gzip"})
+    said = refused(r, 415, "unsupported_encoding")
+    assert "Content-Encoding" in said["message"] and r.headers["Accept-Encoding"] == "identity"
+    r = api.post("/v1/sessions/%s/cells" % session, {"code": "print:x"}, headers={"Content-Encoding": "identity"})
+    assert r.status == 200 and r.json()["stdout"] == "x\n"

@@ -1,13 +1,16 @@
 """Starting badly: one clear line on stderr and exit code 1 (2 for usage), never a hang."""
+import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 
 import pytest
 
-from harness.gateway import Gateway, NotReady, binary, scratch
+from harness.gateway import Gateway, NotReady, binary, scratch, wait_for
 from integration.conftest import Fake
 
 
@@ -232,3 +235,49 @@ def test_help_is_on_stdout_and_exit_0(args):
 def test_wrong_subcommands_are_exit_2(args):
     r = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=20)
     assert r.returncode == 2 and r.stderr.strip(), (r.returncode, r.stdout, r.stderr)
+
+
+@pytest.mark.parametrize("option", [["--nope"], ["--nope", "1"], ["--nope=1"], ["--port", "1", "--nop"]])
+def test_an_unknown_option_is_called_that(option):
+    said = fails(*option, code=2)
+    assert "no option --nop" in said and "value" not in said
+
+
+def test_an_option_without_its_value_is_called_that():
+    assert "--port needs a value" in fails("--port", code=2)
+
+
+def test_what_the_template_builder_says_comes_from_the_command_that_was_called(fake):
+    said = fails("--cache-dir", fake.cache, "--qemu", "/nonexistent/qemu", "--accel", "tcg")
+    assert said.startswith("cellkeep serve: "), said
+
+
+def test_a_gateway_waits_for_one_that_is_stopping(start):
+    """A restart: the second is started while the first still finishes an answer."""
+    first = start("--pool-size", "0")
+    api = first.client()
+    sid = api.create()
+
+    def cell():
+        with contextlib.suppress(ConnectionError):  # cut by the end of the first gateway
+            api.post("/v1/sessions/%s/cells" % sid, {"code": "sleep:600000"})
+
+    run = threading.Thread(target=cell)
+    run.start()
+    wait_for("busy", 10, lambda: api.session(sid)["state"] == "busy")
+    first.proc.send_signal(signal.SIGTERM)
+    wait_for("it stops", 10, lambda: "draining" in first.stderr())
+    assert first.proc.poll() is None
+    second = start("--pool-size", "0", state=first.state)
+    assert "waiting for the gateway with pid %d" % first.proc.pid in second.stderr()
+    assert first.proc.wait(10) == 0
+    wait_for("the session goes on", 10, lambda: second.client().session(sid)["state"] == "busy")
+    run.join(10)
+
+
+def test_a_gateway_does_not_wait_for_one_that_goes_on(start):
+    first = start("--pool-size", "0")
+    with pytest.raises(NotReady) as e:
+        start("--pool-size", "0", state=first.state)
+    assert e.value.code == 1 and "pid %d uses the state folder" % first.proc.pid in e.value.stderr
+    assert first.client().get("/healthz").status == 200

@@ -119,3 +119,18 @@ def test_the_command_line_client_runs_code(gateway):
     r = subprocess.run([binary(), "run", "-c", "1/0", "--url", "http://127.0.0.1:%d" % gateway.port, "--token", TOKEN],
                        capture_output=True, text=True, timeout=150, stdin=subprocess.DEVNULL)
     assert r.returncode == 1 and "ZeroDivisionError" in r.stderr + r.stdout
+
+
+def test_the_gateway_gives_the_memory_of_large_bodies_back(gateway, shared):
+    """None of these reaches the guest: they are taken in, parsed and refused."""
+    api = gateway.client(timeout=150)
+
+    def resident():
+        with open("/proc/%d/status" % gateway.pid) as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) // 1024
+
+    before = resident()
+    for body in [b'{"nope":1,"code":"' + b"x" * 30_000_000 + b'"}', b'{"code":[' + b"1," * 10_000_000 + b"1]}"] * 3:
+        assert api.post("/v1/sessions/%s/cells" % shared, body).status == 400
+    assert api.request("PUT", api.file_path(shared, "/proc/nope"), b"y" * 40_000_000).status >= 400
+    wait_for("less than 16 MiB are kept of 240", 10, lambda: resident() < before + 16)
