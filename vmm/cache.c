@@ -43,12 +43,13 @@ void ck_cache_touch(const char *dir, const char *file)
 
 int ck_cache_register(const char *cache, const char *state_dir, struct ck_err *err)
 {
-    char state[PATH_MAX], sessions[PATH_MAX], users[PATH_MAX], name[CK_SHA256_LEN * 2 + 1], link[PATH_MAX], is[PATH_MAX];
+    char state[PATH_MAX], sessions[PATH_MAX], users[PATH_MAX], link[PATH_MAX], is[PATH_MAX];
+    char name[CK_SHA256_LEN * 2 + 1];
     uint8_t digest[CK_SHA256_LEN];
     if (!realpath(state_dir, state))
         return ck_fail_errno(err, errno, 500, "state_dir", "cannot use the state folder %s", state_dir);
-    if (ck_path(sessions, sizeof sessions, err, "%s/sessions", state) || ck_path(users, sizeof users, err, "%s/users", cache) ||
-        ck_sha256(ck_slice_str(sessions), digest))
+    if (ck_path(sessions, sizeof sessions, err, "%s/sessions", state) ||
+        ck_path(users, sizeof users, err, "%s/users", cache) || ck_sha256(ck_slice_str(sessions), digest))
         return -1;
     ck_hex(digest, 16, name);
     if (ck_path(link, sizeof link, err, "%s/%s", users, name))

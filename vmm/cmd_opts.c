@@ -144,7 +144,8 @@ void ck_cmd_prune(const char *name, const char *cache)
     count(what, sizeof what, gone.rootfs, "root file system", "root file systems");
     ck_cmd_size(gone.bytes, size);
     if (what[0])
-        fprintf(stderr, "%s: removed what nobody used for %d days: %s (%s freed)\n", name, CK_CACHE_KEEP_S / 86400, what, size);
+        fprintf(stderr, "%s: removed what nobody used for %d days: %s (%s freed)\n", name, CK_CACHE_KEEP_S / 86400, what,
+                size);
 }
 
 void ck_cmd_size(uint64_t bytes, char out[32])

@@ -187,7 +187,8 @@ static void what_a_process_has_open_stays(void **state)
     (void)state;
     make_template(T1, I1, OLD);
     make_template(T2, I1, OLD);
-    int file = open(at("cache/templates/" T1 "/some"), O_RDONLY), dir = open(at("cache/templates/" T2), O_PATH | O_DIRECTORY);
+    int file = open(at("cache/templates/" T1 "/some"), O_RDONLY);
+    int dir = open(at("cache/templates/" T2), O_PATH | O_DIRECTORY);
     assert_true(file >= 0 && dir >= 0);
     assert_int_equal(prune().templates, 0);
     close(file);

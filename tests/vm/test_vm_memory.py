@@ -19,7 +19,8 @@ def test_memory_filled_through_dev_shm_is_there_again_for_the_next_kernel(api, s
     assert c["status"] in ("oom", "error"), c
     if c["status"] == "error":  # no space left in /dev/shm itself
         assert api.post("/v1/sessions/%s/restart" % session, {}).status == 200
-    c = api.cell(session, "import os\nx = bytearray(b'1') * (%d << 20)\nos.listdir('/dev/shm')" % PROMISED_MIB, timeout=150)
+    code = "import os\nx = bytearray(b'1') * (%d << 20)\nos.listdir('/dev/shm')" % PROMISED_MIB
+    c = api.cell(session, code, timeout=150)
     assert (c["status"], c["result"]["text/plain"]) == ("ok", "[]"), c
 
 
