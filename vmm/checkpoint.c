@@ -19,7 +19,7 @@
 
 #define DIRECT_CHUNK (4u << 20)       // stays in the cache between reading and writing
 #define SPARE (16ull << 20)           // of disk space beyond the pages
-#define MORE_PAGES 2048               // that a VM may come to own between the estimate and the stop
+#define MORE_PAGES 1024               // that a VM may come to own between the estimate and the stop
 
 static int no_space(struct ck_err *err, int e, const char *what)
 {
@@ -83,7 +83,7 @@ int ck_checkpoint_prepare(struct ck_checkpoint_job *j)
         return ck_fail(&j->work_err, 507, "no_space", "a layer needs about %llu MiB of disk, %llu MiB are free",
                        (unsigned long long)(need >> 20), (unsigned long long)(have >> 20));
     j->direct = j->stay || pages * CK_PAGE > CK_CHECKPOINT_COPY_MAX;
-    if (make_next_disk(j) || make_state_file(j) || (!j->direct && make_room(j, pages + pages / 4 + MORE_PAGES)))
+    if (make_next_disk(j) || make_state_file(j) || (!j->direct && make_room(j, pages + pages / 16 + MORE_PAGES)))
         return -1;
     // The memory itself, not only the addresses: nothing of that may fall into the stop.
     for (size_t at = 0; !j->direct && at < j->room; at += CK_PAGE)

@@ -20,6 +20,7 @@ struct ck_checkpoint_job {
     int64_t deadline, begun_us, stopped_us; // ck_mono_ms, ck_mono_us
     int node, state_set;                    // numbers of the next disk, and of the state's descriptors
     int waiting;                            // answers: of the device state, of the copy
+    bool tidying, written;                  // done comes after both: QEMU has let go of what it could write, all is on disk
     struct ck_err err;                      // the first failure; the loop's
     struct ck_err work_err;                 // of what the thread pool does now
     bool work_done;                         // it came to its good end: nothing less counts

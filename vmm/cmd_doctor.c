@@ -115,6 +115,10 @@ static void print_text(const struct ck_doctor *d)
     for (int i = 0; !d->jail_err.status && i < CK_JAIL_STEPS; i++)
         printf("%-14s%-14s%-12s%s\n", i ? "" : "jail", ck_jail_step_name((enum ck_jail_step)i),
                ck_jail_result_name(d->jail.step[i].result), d->jail.step[i].reason);
+    if (!d->jail_err.status && d->jail.layers)
+        row("layers", "sessions can be paused, checkpointed and forked");
+    else if (!d->jail_err.status)
+        row("layers", "sessions cannot be paused, checkpointed or forked here: %s", d->jail.layers_reason);
     if (!d->jail_err.status && !ck_jail_applied(&d->jail, CK_JAIL_NET_NS))
         row("warning", "without net_ns the kernels' ports are open to every user of this host");
     row("verdict", "%s", d->ok ? "a session can be started" : d->fix);
@@ -143,13 +147,18 @@ static json_t *jail_json(const struct ck_doctor *d)
     return error_or(&d->jail_err, j ? j : json_null());
 }
 
+static json_t *layers_json(const struct ck_doctor *d)
+{
+    return error_or(&d->jail_err, json_pack("{s:b, s:s}", "usable", d->jail.layers, "reason", d->jail.layers_reason));
+}
+
 static json_int_t limit_json(uint64_t v) { return v > INT64_MAX ? -1 : (json_int_t)v; }
 
 static int print_json(const struct ck_doctor *d)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     CK_CLEAN_JSON json_t *j = json_pack(
-        "{s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", CK_VERSION, "ok", d->ok, "fix", d->fix,
+        "{s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", CK_VERSION, "ok", d->ok, "fix", d->fix,
         "accelerator",
         d->accel_known ? json_pack("{s:s, s:s}", "name", ck_vm_accel_name(d->accel.accel), "reason", d->accel.reason)
                        : json_null(),
@@ -164,7 +173,7 @@ static int print_json(const struct ck_doctor *d)
         json_pack("{s:i, s:I, s:I, s:I, s:I, s:i}", "cpus", d->cpus, "memory_bytes", (json_int_t)d->memory_total,
                   "memory_available_bytes", (json_int_t)d->memory_available, "open_files", limit_json(d->nofile),
                   "processes", limit_json(d->nproc), "ptrace_scope", d->ptrace_scope),
-        "jail", jail_json(d));
+        "jail", jail_json(d), "layers", layers_json(d));
     if (!j || ck_json_dump(j, &b))
         return -1;
     printf("%.*s\n", (int)b.n, (const char *)b.p);

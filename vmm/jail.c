@@ -4,6 +4,7 @@
 // the start unless it is required; nothing is ever reported as applied that is not.
 #include "vmm/jail.h"
 #include "vmm/jail_int.h"
+#include "vmm/layer.h"
 
 #include "common/ck_cgroup.h"
 #include "common/ck_clean.h"
@@ -130,6 +131,9 @@ static _Noreturn void probe_child(const struct ck_jail_opts *opts, int out)
     o.nkeep = 1;
     o.required = 0;
     apply(&(struct ck_jail_ctx){.o = &o, .report = &report, .dry = true}, NULL);
+    struct ck_err err = CK_ERR_INIT;
+    report.layers = !ck_layer_probe(&err);
+    snprintf(report.layers_reason, sizeof report.layers_reason, "%.150s", err.text);
     _exit(write(out, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1);
 }
 

@@ -38,6 +38,10 @@ struct ck_jail_report {
         enum ck_jail_result result;
         char reason[160]; // in words; "" for applied without a remark
     } step[CK_JAIL_STEPS];
+    // Probe alone: whether a bridge in this jail may read and write its QEMU's memory, which layers
+    // (pause, checkpoint, fork) need; the reason when it may not.
+    bool layers;
+    char layers_reason[160];
 };
 
 #define CK_JAIL_BIT(step) (1u << (step))

@@ -100,12 +100,34 @@ static void on_written(uv_work_t *w, int status)
     ck_log(j->err.status ? CK_LOG_WARN : CK_LOG_INFO, "vmm", "checkpoint layer=%s private_pages=%llu stall_us=%lld total_us=%lld reason=%s",
            j->made.info.id, (unsigned long long)j->made.private_pages, (long long)j->made.stall_us,
            (long long)(ck_mono_us() - j->begun_us), j->err.status ? j->err.reason : "ok");
-    clean(j);
+    j->written = true;
+    if (!j->tidying)
+        clean(j);
+}
+
+static void tidied(struct ck_checkpoint_job *j)
+{
+    j->tidying = false;
+    if (j->written && !j->job.working)
+        clean(j);
+}
+
+static void gone(struct ck_machine *m)
+{
+    struct ck_checkpoint_job *j = job_of(m);
+    if (j->tidying)
+        tidied(j);
+}
+
+static void on_tidied(const struct ck_err *err, void *user)
+{
+    (void)err; // what QEMU still holds then, whoever seals the layer will see
+    tidied(user);
 }
 
 // ---- the VM goes on ---------------------------------------------------------------------------
 
-// Sets that have done their work, and what was meant for a layer that is not to be. Nobody waits.
+// Sets that have done their work, and what was meant for a layer that is not to be.
 static void tidy_qemu(struct ck_checkpoint_job *j, int frozen_node)
 {
     struct ck_machine *m = j->m;
@@ -120,7 +142,7 @@ static void tidy_qemu(struct ck_checkpoint_job *j, int frozen_node)
         ck_qmp_script_add(s, "remove-fd", json_pack("{s:i}", "fdset-id", j->node), -1);
     }
     ck_qmp_script_add(s, "remove-fd", json_pack("{s:i}", "fdset-id", j->state_set), -1);
-    ck_qmp_script_run(s, m->qmp, m->command_ms, NULL, NULL, NULL);
+    j->tidying = !ck_qmp_script_run(s, m->qmp, m->command_ms, on_tidied, j, NULL);
 }
 
 // The machine's operation is over: it goes on, stays stopped as wished, or has died.
@@ -134,10 +156,13 @@ static void on_over(struct ck_machine *m, const struct ck_err *err, void *user)
         return;
     if (j->err.status && j->snapshotted)
         orphan(j);
-    if (j->err.status)
-        clean(j);
-    else
+    if (!j->err.status) {
         work(j, do_write, on_written);
+        return;
+    }
+    j->written = true; // there is nothing to write
+    if (!j->tidying)
+        clean(j);
 }
 
 static void over(struct ck_checkpoint_job *j)
@@ -366,6 +391,7 @@ static struct ck_checkpoint_job *job_new(struct ck_machine *m, const struct ck_c
         return NULL;
     }
     j->job.abandon = abandon;
+    j->job.gone = gone;
     j->template = m->template;
     j->template_ram = m->ram_fd;
     j->stay = o->stay;

@@ -43,6 +43,7 @@ struct ck_machine_job {
     bool working; // on the thread pool: it will come back to the loop by itself
     // The machine is being closed, no work is under way and no answer will come: clean up, call nothing.
     void (*abandon)(struct ck_machine *m);
+    void (*gone)(struct ck_machine *m); // QEMU is: answers that were not waited for by the operation will not come. May be NULL
 };
 
 struct ck_machine {

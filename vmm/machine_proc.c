@@ -167,6 +167,8 @@ static void process_gone(struct ck_machine *m, int status)
         ck_machine_finish(m, &err);
     }
     ck_machine_merge_gone(m);
+    if (m->job && m->job->gone && !m->closing)
+        m->job->gone(m);
     ck_machine_cb quit_cb = m->quit_cb;
     m->quit_cb = NULL;
     if (quit_cb && !m->closing)

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #define FORKS_MAX 100
-#define WAIT_MS 40000
+#define WAIT_MS 120000
 
 static const char hog[] =
     "import os,time,zlib\n"

@@ -479,6 +479,24 @@ static void a_death_at_any_step_is_told_once_and_leaves_no_folder(void **state)
     }
 }
 
+// The layer's disk must have no writer when done says that the layer is there; a QEMU that dies or is
+// deaf then takes nothing from a layer that is written.
+static void done_comes_after_qemu_let_go_and_whatever_becomes_of_it(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"die-remove-fd", "deaf-remove-fd", "fail-remove-fd"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct fix f;
+        begin(&f, bad[i]);
+        int64_t t0 = ck_mono_ms();
+        checkpoint(&f, "ok");
+        assert_int_equal(f.frozen, 1);
+        assert_true(i != 1 || ck_mono_ms() - t0 >= 350); // waited for the answer that did not come
+        assert_true(exists(&f, f.id));
+        end(&f);
+    }
+}
+
 // At every turn of the loop: whatever is under way, closing waits for it and calls nothing.
 static void closing_at_any_moment_calls_nothing_and_leaves_no_half_layer(void **state)
 {
@@ -681,6 +699,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_caller_s_words_can_fail_it),
         cmocka_unit_test(a_vm_that_cannot_go_on_is_ended),
         cmocka_unit_test(a_death_at_any_step_is_told_once_and_leaves_no_folder),
+        cmocka_unit_test(done_comes_after_qemu_let_go_and_whatever_becomes_of_it),
         cmocka_unit_test(closing_at_any_moment_calls_nothing_and_leaves_no_half_layer),
         cmocka_unit_test(one_at_a_time_and_only_of_a_vm_that_has_begun),
         cmocka_unit_test(a_layer_that_could_not_be_written_is_merged_before_the_next),
