@@ -117,6 +117,16 @@ struct sealing {
     int64_t bytes;
 };
 
+// Modes and owners bind who opens from now on, not who has it open: a QEMU that was broken into could
+// keep its descriptor and write what other sessions build on. A lease for reading is to be had only while
+// nobody has the file open for writing. A file system without leases cannot be asked.
+static bool has_writer(int fd)
+{
+    bool busy = fcntl(fd, F_SETLEASE, F_RDLCK) && errno == EAGAIN;
+    fcntl(fd, F_SETLEASE, F_UNLCK);
+    return busy;
+}
+
 static int seal_file(int dir, const char *name, void *user)
 {
     struct sealing *s = user;
@@ -127,7 +137,7 @@ static int seal_file(int dir, const char *name, void *user)
     s->bytes += (int64_t)st.st_blocks * 512;
     if (s->root && st.st_uid && (st.st_uid != s->owner || st.st_nlink != 1 || fchown(fd, 0, 0)))
         return -1; // somebody else's file has no business here
-    return fchmod(fd, 0444);
+    return fchmod(fd, 0444) || has_writer(fd) ? -1 : 0;
 }
 
 int layer_seal(const char *session_dir, const char *layer, uid_t owner, int64_t *bytes, struct ck_err *err)

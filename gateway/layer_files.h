@@ -15,7 +15,7 @@
 int layer_parse_below(const void *json, size_t n, char below[LAYER_BELOW_MAX][CK_UUID_MAX], struct ck_err *err);
 
 // Makes the layer nobody's to change: files of `owner` (and of us) become root's, 0444. Again is fine.
-// Where we are not root, modes alone. *bytes (may be NULL) is what its files take on disk.
+// Refused while anybody has one of them open for writing. Where we are not root, modes alone. *bytes (may be NULL) is what its files take on disk.
 int layer_seal(const char *session_dir, const char *layer, uid_t owner, int64_t *bytes, struct ck_err *err);
 
 // Gives the sealed layer, and the disks below it, to the folder to_dir, which exists, by hard links.

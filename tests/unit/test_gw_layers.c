@@ -113,6 +113,21 @@ static void test_a_sealed_layer_is_read_only(void **state)
     assert_int_equal(layer_seal(dir, B, geteuid(), &bytes, &err), -1);
 }
 
+// Who could still write it would write what other sessions build on, whatever owner and mode say.
+static void test_what_somebody_can_still_write_is_not_sealed(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    make_layer(A, "");
+    path_of(path, dir, A, "ram");
+    int writer = open(path, O_RDWR | O_CLOEXEC), reader = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(writer >= 0 && reader >= 0);
+    assert_int_equal(layer_seal(dir, A, geteuid(), NULL, &err), -1);
+    close(writer);
+    assert_int_equal(layer_seal(dir, A, geteuid(), NULL, &err), 0); // readers are welcome
+    close(reader);
+}
+
 static void test_sealing_follows_nothing(void **state)
 {
     (void)state;
@@ -260,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_below_is_read_strictly),
         cmocka_unit_test_setup_teardown(test_a_sealed_layer_is_read_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_somebody_can_still_write_is_not_sealed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sealing_follows_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_link_brings_the_disks_below_along, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_link_needs_all_of_it, set_up, tear_down),
