@@ -64,7 +64,8 @@ struct gateway *http_gateway(const struct http_req *r);
 enum http_method http_method(const struct http_req *r); // HTTP_HEAD is reported as such
 const char *http_path(const struct http_req *r);        // decoded, without base URL and query
 const char *http_base_url(const struct http_req *r);    // "" or "/prefix", to build links and Location
-// A {name} of the pattern, percent-decoded, never NULL for a name that the pattern has.
+// A {name} of the pattern, percent-decoded UTF-8, never NULL for a name that the pattern has. A final
+// {name...} may hold any bytes but NUL: a path of files.
 const char *http_param(const struct http_req *r, const char *name);
 // First value of a query parameter, decoded ('+' is a space); NULL when absent. Unknown parameters
 // and bare numbers are simply never asked for. Valid as long as the request.

@@ -2,6 +2,7 @@
 // body is http_body.c, what is written back http_reply.c.
 #include "gateway/http_internal.h"
 
+#include "common/ck_utf8.h"
 #include "gateway/auth.h"
 #include "gateway/http_url.h"
 
@@ -59,19 +60,26 @@ void req_gone(struct http_req *r)
     req_free(r);
 }
 
+typedef int (*url_decoder)(const char *in, size_t n, bool plus_is_space, char *out);
+
 // A decoded copy that lives as long as the request; NULL when it cannot be decoded.
-static const char *keep_decoded(struct http_req *r, const char *raw, size_t n, bool plus)
+static const char *keep(struct http_req *r, const char *raw, size_t n, bool plus, url_decoder decode)
 {
     struct req_string *s = malloc(sizeof *s + n + 1);
     if (!s)
         return NULL;
-    if (http_url_decode(raw, n, plus, s->text)) {
+    if (decode(raw, n, plus, s->text)) {
         free(s);
         return NULL;
     }
     s->next = r->strings;
     r->strings = s;
     return s->text;
+}
+
+static const char *keep_decoded(struct http_req *r, const char *raw, size_t n, bool plus)
+{
+    return keep(r, raw, n, plus, http_url_decode);
 }
 
 // The path below the base URL, or NULL.
@@ -167,7 +175,8 @@ static bool take_params(struct http_req *r, const struct router_match *m)
 {
     for (size_t i = 0; i < m->nparams; i++) {
         r->params[i].name = m->params[i].name;
-        r->params[i].value = keep_decoded(r, m->params[i].raw, m->params[i].len, false);
+        r->params[i].value = keep(r, m->params[i].raw, m->params[i].len, false,
+                                  m->params[i].rest ? http_url_bytes : http_url_decode);
         if (!r->params[i].value)
             return false;
     }
@@ -213,6 +222,15 @@ static void start_body(struct http_req *r)
         req_call_handler(r);
 }
 
+// For the log, and for whoever asks for the whole path: what is not UTF-8 becomes "?".
+static void make_printable(char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0, len; i < n; i += len ? len : 1)
+        if (!(len = ck_utf8_char((const uint8_t *)path + i, n - i)))
+            path[i] = '?';
+}
+
 void req_dispatch(struct http_req *r)
 {
     struct router_match m;
@@ -221,12 +239,13 @@ void req_dispatch(struct http_req *r)
         req_set_body_complete(r);
     size_t path_len = strlen(r->head.path);
     r->path = malloc(path_len + 1);
-    if (!r->path || http_url_decode(r->head.path, path_len, false, r->path)) {
+    if (!r->path || http_url_bytes(r->head.path, path_len, false, r->path)) {
         free(r->path);
         r->path = NULL;
-        refuse(r, 400, "bad_url", "the URL has a broken %-escape, a NUL, or is not UTF-8");
+        refuse(r, 400, "bad_url", "the URL has a broken %-escape or a NUL");
         return;
     }
+    make_printable(r->path);
     if (r->head.method == HTTP_OPTIONS) {
         preflight(r);
         return;

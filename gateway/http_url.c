@@ -14,7 +14,7 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-int http_url_decode(const char *in, size_t n, bool plus_is_space, char *out)
+int http_url_bytes(const char *in, size_t n, bool plus_is_space, char *out)
 {
     size_t o = 0;
     for (size_t i = 0; i < n; i++) {
@@ -32,7 +32,12 @@ int http_url_decode(const char *in, size_t n, bool plus_is_space, char *out)
         out[o++] = c;
     }
     out[o] = 0;
-    return ck_utf8_valid(out, o, NULL) ? 0 : -1;
+    return 0;
+}
+
+int http_url_decode(const char *in, size_t n, bool plus_is_space, char *out)
+{
+    return http_url_bytes(in, n, plus_is_space, out) || !ck_utf8_valid(out, strlen(out), NULL) ? -1 : 0;
 }
 
 // True when the raw name p[0..n) decodes to name.

@@ -173,6 +173,7 @@ static void fill_params(const struct entry *e, const struct cut *c, struct route
         size_t len = i < c->n ? c->seg[i].len : 0;
         out->params[out->nparams].name = e->seg[i].text;
         out->params[out->nparams].raw = raw;
+        out->params[out->nparams].rest = e->seg[i].kind == SEG_REST;
         out->params[out->nparams].len = e->seg[i].kind == SEG_REST ? strlen(raw) : len;
         out->nparams++;
     }

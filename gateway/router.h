@@ -15,6 +15,7 @@ struct router_match {
         const char *name; // inside the router
         const char *raw;  // inside the path, still percent-encoded
         size_t len;
+        bool rest;        // of a {name...}: a path, of any bytes
     } params[ROUTER_PARAMS_MAX];
 };
 

@@ -71,5 +71,6 @@ void v1_files_post(struct http_req *r);
 void v1_commands_run(struct http_req *r);      // v1_commands.c
 void v1_openapi(struct http_req *r);           // v1_openapi.c
 
+json_t *v1_path_op(const char *op, const char *key, const char *path); // an operation on a path of any bytes. v1_files.c
 // {"path","name","type","size","modified_at","mode","mime","etag"} from a bridge's stat. v1_files.c
 json_t *v1_stat_model(const char *path, const json_t *stat);

@@ -4,6 +4,7 @@
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
+#include "common/ck_name.h"
 #include "common/ck_time.h"
 #include "gateway/v1_deadline.h"
 #include "gateway/v1_mime.h"
@@ -55,26 +56,46 @@ static void get_fail(struct v1_get *g, const struct ck_err *err)
 
 static void get_op(struct v1_get *g, json_t *op, int64_t *rid)
 {
-    json_object_set_new(op, "path", json_string(g->path));
+    ck_name_set(op, "path", g->path);
     v1_deadline_arm(g->deadline);
     bridge_link_op(g->link, op, NULL, 0, rid);
 }
 
 // --- folders ---------------------------------------------------------------------------------------
+// Where an entry is found whose name a client cannot make a URL of, as it is not UTF-8.
+static void add_url(const struct v1_get *g, const json_t *from, json_t *entry)
+{
+    char name[CK_NAME_MAX];
+    CK_CLEAN_BUF struct ck_buf url = CK_BUF_INIT;
+    const json_t *raw = json_object_get(from, "name_raw_hex");
+    if (!raw || ck_name_get(from, "name", name, NULL))
+        return;
+    if (ck_buf_printf(&url, "%s/v1/sessions/%s/files/", http_base_url(g->r), http_param(g->r, "id")) ||
+        v1_path_to_url(g->path, &url) || (g->path[1] && ck_buf_add_str(&url, "/")) || v1_path_to_url(name, &url))
+        return;
+    json_object_set(entry, "name_raw_hex", (json_t *)(uintptr_t)raw);
+    json_object_set_new(entry, "url", json_stringn((const char *)url.p, url.n));
+}
+
 static void reply_list(struct v1_get *g, const json_t *re)
 {
-    json_t *out = json_array(), *e;
+    json_t *list = json_array(), *e, *out = json_object();
     size_t i;
     json_array_foreach (json_object_get(re, "entries"), i, e) {
         char modified[CK_ISO8601_MAX];
         ck_iso8601_us(ck_json_int(e, "mtime_ns", 0, NULL) / 1000, modified);
-        json_array_append_new(out, json_pack("{s:s,s:s,s:I,s:s}", "name", ck_json_str(e, "name", "", NULL), "type",
-                                             ck_json_str(e, "type", "other", NULL), "size",
-                                             (json_int_t)ck_json_int(e, "size", 0, NULL), "modified_at", modified));
+        json_t *entry = json_pack("{s:s,s:s,s:I,s:s}", "name", ck_json_str(e, "name", "", NULL), "type",
+                                  ck_json_str(e, "type", "other", NULL), "size",
+                                  (json_int_t)ck_json_int(e, "size", 0, NULL), "modified_at", modified);
+        add_url(g, e, entry);
+        json_array_append_new(list, entry);
     }
+    ck_name_set(out, "path", g->path);
+    json_object_set_new(out, "type", json_string("dir"));
+    json_object_set_new(out, "entries", list);
+    json_object_set_new(out, "truncated", json_boolean(ck_json_bool(re, "truncated", false, NULL)));
     http_header_add(g->r, "Cache-Control", "no-store");
-    http_reply_json(g->r, 200, json_pack("{s:s,s:s,s:o,s:b}", "path", g->path, "type", "dir", "entries", out, "truncated",
-                                         ck_json_bool(re, "truncated", false, NULL)));
+    http_reply_json(g->r, 200, out);
     get_free(g);
 }
 

@@ -4,19 +4,30 @@
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
+#include "common/ck_name.h"
 #include "common/ck_time.h"
 
 json_t *v1_stat_model(const char *path, const json_t *stat)
 {
     char modified[CK_ISO8601_MAX];
     ck_iso8601_us(ck_json_int(stat, "mtime_ns", 0, NULL) / 1000, modified);
-    json_t *o = json_pack("{s:s,s:s,s:s,s:I,s:s}", "path", path, "name", v1_path_name(path), "type",
-                          ck_json_str(stat, "type", "other", NULL), "size",
-                          (json_int_t)ck_json_int(stat, "size", 0, NULL), "modified_at", modified);
+    json_t *o = json_object();
+    ck_name_set(o, "path", path);
+    ck_name_set(o, "name", v1_path_name(path));
+    json_object_set_new(o, "type", json_string(ck_json_str(stat, "type", "other", NULL)));
+    json_object_set_new(o, "size", json_integer(ck_json_int(stat, "size", 0, NULL)));
+    json_object_set_new(o, "modified_at", json_string(modified));
     static const char *const more[] = {"mode", "mime", "etag"};
     for (size_t i = 0; i < 3; i++)
         if (json_object_get(stat, more[i]))
             json_object_set(o, more[i], json_object_get(stat, more[i]));
+    return o;
+}
+
+json_t *v1_path_op(const char *op, const char *key, const char *path)
+{
+    json_t *o = json_pack("{s:s}", "op", op);
+    ck_name_set(o, key, path);
     return o;
 }
 
@@ -44,7 +55,8 @@ void v1_files_delete(struct http_req *r)
         return;
     }
     session_touch(s);
-    json_t *op = json_pack("{s:s,s:s,s:b}", "op", "file_remove", "path", path, "recursive", flag(r, "recursive"));
+    json_t *op = v1_path_op("file_remove", "path", path);
+    json_object_set_new(op, "recursive", json_boolean(flag(r, "recursive")));
     v1_call(r, s, op, V1_CALL_TIMEOUT_MS, removed);
 }
 
@@ -73,11 +85,13 @@ static json_t *action_op(struct http_req *r, const char *path, struct ck_err *er
     if (err->status)
         return NULL;
     if (!strcmp(action, "mkdir") && !to)
-        return json_pack("{s:s,s:s}", "op", "file_mkdir", "path", path);
+        return v1_path_op("file_mkdir", "path", path);
     if (!strcmp(action, "move") && to) {
         if (v1_path_from_body(to, target, err))
             return NULL;
-        return json_pack("{s:s,s:s,s:s}", "op", "file_move", "from", path, "to", target);
+        json_t *op = v1_path_op("file_move", "from", path);
+        ck_name_set(op, "to", target);
+        return op;
     }
     ck_fail(err, 400, "bad_field", "the body must be {\"action\":\"mkdir\"} or {\"action\":\"move\",\"to\":PATH}");
     return NULL;

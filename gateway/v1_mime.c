@@ -3,6 +3,8 @@
 // header without passing an allow-list of characters.
 #include "gateway/v1_mime.h"
 
+#include "common/ck_utf8.h"
+
 #include <strings.h>
 
 static bool token_char(char c)
@@ -77,7 +79,7 @@ int v1_disposition(bool attachment, const char *name, struct ck_buf *out)
     }
     if (ck_buf_add_str(out, "\""))
         return -1;
-    if (plain)
+    if (plain || !ck_utf8_valid(name, strlen(name), NULL))
         return 0;
     if (ck_buf_add_str(out, "; filename*=UTF-8''"))
         return -1;

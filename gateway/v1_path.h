@@ -6,9 +6,10 @@
 #define V1_PATH_MAX 4096 // with the NUL, as PATH_MAX
 #define V1_NAME_MAX 255  // bytes of one component, as NAME_MAX
 
+// Bytes, as file names are: what is not UTF-8 goes on as it is (common/ck_name.h).
 // The part of a URL after ".../files/", already percent-decoded, with or without a leading slash, as
 // an absolute guest path: "//" and "." dropped, no trailing slash except for "/" itself. Refused:
-// invalid UTF-8, names over V1_NAME_MAX, paths over V1_PATH_MAX-1 bytes (400 "bad_path"), and ".."
+// names over V1_NAME_MAX, paths over V1_PATH_MAX-1 bytes (400 "bad_path"), and ".."
 // (403 "path_outside").
 int v1_path_from_url(const char *decoded, char out[V1_PATH_MAX], struct ck_err *err);
 

@@ -34,7 +34,7 @@ static void put_fail(struct v1_put *p, const struct ck_err *err)
 
 static void start_write(struct v1_put *p)
 {
-    json_t *op = json_pack("{s:s,s:s}", "op", "file_write", "path", p->path);
+    json_t *op = v1_path_op("file_write", "path", p->path);
     v1_deadline_arm(p->deadline);
     bridge_link_op(p->link, op, NULL, 0, &p->write_rid);
 }
@@ -193,7 +193,7 @@ void v1_files_put(struct http_req *r)
     http_body_read(r, &body_events, V1_UPLOAD_MAX);
     http_body_pause(r); // until the guest is ready
     if (http_header_in(r, "If-Match") || http_header_in(r, "If-None-Match"))
-        bridge_link_op(p->link, json_pack("{s:s,s:s}", "op", "file_stat", "path", p->path), NULL, 0, &p->stat_rid);
+        bridge_link_op(p->link, v1_path_op("file_stat", "path", p->path), NULL, 0, &p->stat_rid);
     else
         start_write(p);
 }

@@ -2,6 +2,7 @@
 #include "kernel-bridge/artifacts.h"
 
 #include "common/ck_json.h"
+#include "common/ck_name.h"
 
 #include <inttypes.h>
 
@@ -26,12 +27,12 @@ static int add_field(struct ck_buf *b, const char *key, const char *value)
 
 static int one(const json_t *f, const char *session_id, const char *url_prefix, struct ck_buf *out)
 {
-    const char *path = ck_json_str(f, "path", NULL, NULL),
-               *mime = ck_json_str(f, "mime", "application/octet-stream", NULL);
+    char path[CK_NAME_MAX]; // bytes; in the JSON they become UTF-8, in the URL they stay what they are
+    const char *mime = ck_json_str(f, "mime", "application/octet-stream", NULL);
     const char *change = ck_json_str(f, "change", "", NULL), *sha = ck_json_str(f, "sha256", NULL, NULL);
     int64_t size = ck_json_int(f, "size", -1, NULL);
     bool known = !strcmp(change, "created") || !strcmp(change, "changed");
-    if (!path || path[0] != '/' || !known || size < 0)
+    if (ck_name_get(f, "path", path, NULL) || path[0] != '/' || !known || size < 0)
         return -1;
     CK_CLEAN_BUF struct ck_buf url = CK_BUF_INIT;
     if (ck_buf_printf(&url, "%s/v1/sessions/%s/files", url_prefix, session_id) || artifacts_encode_path(path, &url))
@@ -47,8 +48,8 @@ static int one(const json_t *f, const char *session_id, const char *url_prefix, 
 
 static bool by_client(const json_t *f, const struct written *w)
 {
-    const char *path = ck_json_str(f, "path", NULL, NULL);
-    return w && path && written_has(w, path, ck_json_int(f, "size", -1, NULL), ck_json_int(f, "mtime_ns", -1, NULL));
+    char path[CK_NAME_MAX];
+    return w && !ck_name_get(f, "path", path, NULL) && written_has(w, path, ck_json_int(f, "size", -1, NULL), ck_json_int(f, "mtime_ns", -1, NULL));
 }
 
 void artifacts_read(const json_t *answer, const struct artifacts_for *how, struct artifacts *out)

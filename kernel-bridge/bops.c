@@ -3,9 +3,11 @@
 #include "kernel-bridge/bops.h"
 
 #include "common/ck_json.h"
+#include "common/ck_name.h"
 #include "common/ck_utf8.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 typedef int (*fields_fn)(struct bop *b, struct ck_err *err);
 
@@ -19,13 +21,14 @@ static int need_cell(struct bop *b, struct ck_err *err)
 
 static int get_path(struct bop *b, const char *key, const char **out, struct ck_err *err)
 {
-    *out = ck_json_str(b->header, key, "", err);
-    if (err->status)
+    char path[CK_NAME_MAX];
+    char **keep = &b->bytes[b->bytes[0] != NULL];
+    if (ck_name_get(b->header, key, path, err))
         return -1;
-    size_t n = strlen(*out);
-    if (!n || n > BOP_PATH_MAX)
-        return ck_fail(err, 400, "bad_field", "field \"%s\" must be a path of 1 to %d bytes", key, BOP_PATH_MAX);
-    return 0;
+    if (!path[0])
+        return ck_fail(err, 400, "bad_field", "field \"%s\" must be a path of 1 to %d bytes", key, CK_NAME_MAX - 1);
+    *out = *keep = strdup(path);
+    return *out ? 0 : ck_fail(err, 500, "no_memory", "no memory for a path");
 }
 
 static int check_env(json_t *env, struct ck_err *err)
@@ -325,5 +328,8 @@ int bop_parse(const struct ck_frame *f, struct bop *out, struct ck_err *err)
 void bop_free(struct bop *b)
 {
     json_decref(b->header);
+    free(b->bytes[0]);
+    free(b->bytes[1]);
     b->header = NULL;
+    b->bytes[0] = b->bytes[1] = NULL;
 }

@@ -28,6 +28,7 @@ struct bop {
     bool has_rid;
     int64_t rid;
     json_t *header; // owned
+    char *bytes[2]; // owned: paths that are not UTF-8
     struct ck_frame frame; // borrowed: the input
     const char *name, *cwd, *consumer, *cell, *url_prefix, *value, *path, *to, *etag, *cmd, *why, *layer;
     json_t *env, *limits, *argv;

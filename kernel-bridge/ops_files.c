@@ -3,6 +3,7 @@
 // visible with its commit or not at all.
 #include "common/ck_json.h"
 #include "common/ck_log.h"
+#include "common/ck_name.h"
 #include "kernel-bridge/bridge.h"
 
 #include <inttypes.h>
@@ -57,18 +58,32 @@ static void relayed(void *user, const json_t *answer, struct ck_slice payload, c
     free(r);
 }
 
+// A request of the agent about a path, whatever bytes it has. NULL = no memory.
+static json_t *path_request(const char *op, const char *key, const char *path)
+{
+    json_t *o = json_pack("{s:s}", "op", op);
+    if (!o || !ck_name_set(o, key, path))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 static json_t *relay_request(const struct bop *op)
 {
-    switch (op->kind) {
-    case BOP_FILE_STAT: return json_pack("{s:s,s:s}", "op", "stat", "path", op->path);
-    case BOP_FILE_REMOVE:
-        return json_pack("{s:s,s:s,s:b}", "op", "remove", "path", op->path, "recursive", op->recursive);
-    case BOP_FILE_MKDIR: return json_pack("{s:s,s:s}", "op", "mkdir", "path", op->path);
-    case BOP_FILE_MOVE: return json_pack("{s:s,s:s,s:s}", "op", "move", "from", op->path, "to", op->to);
-    default: break;
+    bool move = op->kind == BOP_FILE_MOVE;
+    const char *word = op->kind == BOP_FILE_STAT     ? "stat"
+                       : op->kind == BOP_FILE_REMOVE ? "remove"
+                       : op->kind == BOP_FILE_MKDIR  ? "mkdir"
+                       : move                        ? "move"
+                                                     : "list";
+    json_t *o = path_request(word, move ? "from" : "path", op->path);
+    if (move && o && ck_name_set(o, "to", op->to)) {
+        json_decref(o);
+        return NULL;
     }
-    json_t *o = json_pack("{s:s,s:s}", "op", "list", "path", op->path);
-    if (o && op->limit >= 0)
+    if (o && op->kind == BOP_FILE_REMOVE)
+        json_object_set_new(o, "recursive", json_boolean(op->recursive));
+    if (o && op->kind == BOP_FILE_LIST && op->limit >= 0)
         json_object_set_new(o, "limit", json_integer(op->limit));
     return o;
 }
@@ -208,8 +223,9 @@ static void chunk_read(void *user, const json_t *answer, struct ck_slice data, c
 static int request_chunk(struct reading *r, struct ck_err *err)
 {
     struct chunk *k = malloc(sizeof *k);
-    json_t *o = k ? json_pack("{s:s,s:s,s:I}", "op", "read", "path", r->path, "offset", (json_int_t)r->next) : NULL;
-    if (!o) {
+    json_t *o = k ? path_request("read", "path", r->path) : NULL;
+    if (!o || json_object_set_new(o, "offset", json_integer(r->next))) {
+        json_decref(o);
         free(k);
         return ck_fail(err, 500, "no_memory", "no memory for another request");
     }
@@ -457,7 +473,7 @@ int br_file_write(struct bridge *b, struct conn *c, const struct bop *op, struct
     w->b = b;
     w->to = conn_reply_to(c, op->rid);
     w->handle = -1;
-    json_t *o = json_pack("{s:s,s:s}", "op", "write_open", "path", op->path);
+    json_t *o = path_request("write_open", "path", op->path);
     if (o && op->file_mode >= 0)
         json_object_set_new(o, "mode", json_integer(op->file_mode));
     br_active(b);

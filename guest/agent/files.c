@@ -7,6 +7,7 @@
 #include "guest/agent/paths.h"
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
+#include "common/ck_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,12 +31,15 @@ int ag_fail_path(struct ck_err *err, int errnum, const char *path)
         const char *reason;
     } known[] = {
         {ENOENT, 404, "not_found"},   {ENOTDIR, 409, "not_a_folder"}, {EISDIR, 409, "is_a_folder"},
-        {EACCES, 403, "forbidden"},   {EPERM, 403, "forbidden"},      {EXDEV, 403, "forbidden"},
+        {EACCES, 403, "forbidden"},   {EPERM, 403, "forbidden"},
         {ELOOP, 403, "forbidden"},    {EROFS, 403, "forbidden"},      {ENAMETOOLONG, 400, "bad_path"},
         {EINVAL, 400, "bad_path"},    {EEXIST, 409, "exists"},        {ENOTEMPTY, 409, "not_empty"},
         {ENOSPC, 507, "disk_full"},   {EDQUOT, 507, "disk_full"},     {EFBIG, 413, "too_large"},
         {ETXTBSY, 409, "in_use"},     {EBUSY, 409, "in_use"},         {ENOMEM, 503, "no_memory"},
     };
+    if (errnum == EXDEV) // what openat2 says of /proc, /sys, /dev and /run
+        return ck_fail(err, 403, "forbidden", "%.300s: only the session's own files are served, not /proc, /sys, /dev or /run",
+                       path);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].errnum == errnum)
             return ck_fail_errno(err, errnum, known[i].status, known[i].reason, "%.300s", path);
@@ -44,15 +48,8 @@ int ag_fail_path(struct ck_err *err, int errnum, const char *path)
 
 int ag_path_field(const json_t *header, const char *field, char *out, struct ck_err *err)
 {
-    struct ck_err e = CK_ERR_INIT;
-    const char *path = ck_json_str(header, field, NULL, &e);
-    if (!path) {
-        if (!e.status)
-            ck_fail(&e, 400, "bad_field", "field \"%s\" is missing", field);
-        *err = e;
-        return -1;
-    }
-    return ag_path_clean(path, out, err);
+    char path[CK_NAME_MAX];
+    return ck_name_get(header, field, path, err) ? -1 : ag_path_clean(path, out, err);
 }
 
 int ag_open(const char *path, int flags, struct ck_err *err)
@@ -259,7 +256,7 @@ static json_t *list_entry(int dir, const char *name)
         return NULL;
     json_t *e = json_pack("{s:s, s:I, s:I}", "type", type_name(st.st_mode), "size", (json_int_t)st.st_size, "mtime_ns",
                           (json_int_t)ns(st.st_mtim));
-    if (e && ag_name_set(e, "name", name) < 0) {
+    if (e && ck_name_set(e, "name", name) < 0) {
         json_decref(e);
         return NULL;
     }

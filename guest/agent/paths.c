@@ -1,11 +1,7 @@
 // Path and name handling. The kernel resolves paths (openat2, as uid 1000), so nothing here is a
-// security border; it makes names comparable, bounded, and fit for JSON.
+// security border; it makes names comparable and bounded.
 #include "guest/agent/paths.h"
 
-#include "common/ck_crypto.h"
-#include "common/ck_utf8.h"
-
-#include <stdio.h>
 #include <string.h>
 
 int ag_path_clean(const char *path, char *out, struct ck_err *err)
@@ -55,42 +51,6 @@ bool ag_path_protected(const char *path)
         if (strcmp(paths[i], path) == 0)
             return true;
     return false;
-}
-
-// Not ck_buf_add_json_str: a jansson string is wanted, not a literal.
-static void to_utf8(const char *name, size_t n, char *out)
-{
-    const uint8_t *p = (const uint8_t *)name;
-    size_t at = 0;
-    for (size_t i = 0; i < n;) {
-        size_t len = ck_utf8_char(p + i, n - i);
-        if (len) {
-            memcpy(out + at, p + i, len);
-            at += len;
-            i += len;
-        } else {
-            memcpy(out + at, "\xEF\xBF\xBD", 3);
-            at += 3;
-            i++;
-        }
-    }
-    out[at] = 0;
-}
-
-int ag_name_set(json_t *o, const char *field, const char *name)
-{
-    char text[3 * AG_PATH_MAX + 1], hex[2 * AG_PATH_MAX + 1], key[64];
-    size_t n = strlen(name);
-    if (n >= AG_PATH_MAX)
-        return -1;
-    if (ck_utf8_valid(name, n, NULL))
-        return json_object_set_new(o, field, json_string(name));
-    to_utf8(name, n, text);
-    ck_hex((const uint8_t *)name, n, hex);
-    snprintf(key, sizeof key, "%s_raw_hex", field);
-    return json_object_set_new(o, field, json_string(text)) < 0 || json_object_set_new(o, key, json_string(hex)) < 0
-               ? -1
-               : 0;
 }
 
 bool ag_name_unwatched(const char *name)

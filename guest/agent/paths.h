@@ -21,9 +21,5 @@ int ag_path_split(const char *path, char *dir, const char **name);
 // True for folders that must not be removed or moved away ("/", "/home", "/home/user", "/tmp" …).
 bool ag_path_protected(const char *path);
 
-// Sets o[field] to the name as UTF-8 (invalid bytes become U+FFFD) and, when it was not valid,
-// o[field + "_raw_hex"] to its bytes. -1 when out of memory.
-int ag_name_set(json_t *o, const char *field, const char *name);
-
 // Folders that hold caches and tools rather than a user's results: not watched for changes.
 bool ag_name_unwatched(const char *name);

@@ -11,6 +11,7 @@
 #include "guest/agent/spawn.h"
 #include "common/ck_clean.h"
 #include "common/ck_crypto.h"
+#include "common/ck_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -167,7 +168,7 @@ static json_t *describe(const struct ag_change *c, int64_t *budget)
     *budget -= limit;
     json_t *j = json_pack("{s:I, s:I, s:s, s:s}", "size", (json_int_t)f->size, "mtime_ns", (json_int_t)f->mtime_ns,
                           "change", c->created ? "created" : "changed", "mime", mime);
-    if (!j || ag_name_set(j, "path", path) < 0 ||
+    if (!j || ck_name_set(j, "path", path) < 0 ||
         json_object_set_new(j, "sha256", hex[0] ? json_string(hex) : json_null()) < 0) {
         json_decref(j);
         return NULL;

@@ -108,7 +108,10 @@ def test_an_unfinished_upload_is_seen_by_nobody_and_leaves_nothing(agent):
     ("/run/cellkeep/zygote.py", 403), ("/etc/shadow", 403), ("/home/user/../../etc/shadow", 403),
     ("/no/such/file", 404), ("/home/user", 409), ("relative", 400)])
 def test_what_is_not_served(agent, path, status):
-    assert agent.call("read", path=path)["error"]["status"] == status
+    error = agent.call("read", path=path)["error"]
+    assert error["status"] == status
+    if path.startswith(("/proc", "/dev", "/sys", "/run")):
+        assert "only the session's own files are served" in error["message"]
 
 
 def test_a_fifo_and_links_out_of_the_disk_do_not_hold_the_agent(agent):
@@ -137,6 +140,9 @@ def test_names_that_are_not_utf8(agent):
     shell(agent, "mkdir odd; printf x > $(printf 'odd/a\\377b')")
     entry = agent.call("list", path="/home/user/odd")["entries"][0]
     assert entry["name"] == "a\ufffdb" and bytes.fromhex(entry["name_raw_hex"]) == b"a\xffb"
+    raw = {"path": "?", "path_raw_hex": b"/home/user/odd/a\xffb".hex()}
+    assert agent.call("stat", **raw)["stat"]["size"] == 1
+    assert agent.call("read", offset=0, length=10, **raw)["payload"] == b"x"
     change = agent.call("changes")["files"][0]
     assert change["path"] == "/home/user/odd/a\ufffdb"
     assert bytes.fromhex(change["path_raw_hex"]) == b"/home/user/odd/a\xffb"

@@ -1,4 +1,5 @@
 // The agent's small readers: paths, names, file types, the kernel's log, the zygote's messages.
+#include "common/ck_name.h"
 #include "guest/agent/bootargs.h"
 #include "guest/agent/kmsg.h"
 #include "guest/agent/mime.h"
@@ -30,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     check_path(text);
     json_t *o = json_object();
-    ag_name_set(o, "name", text);
+    ck_name_set(o, "name", text);
     json_decref(o);
     ag_mime_guess(text, data, size < AG_MIME_HEAD ? size : AG_MIME_HEAD);
     ag_bootargs_parse((const char *)data, size, &args, NULL);

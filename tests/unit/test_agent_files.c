@@ -61,19 +61,6 @@ static void paths_are_split_at_the_last_slash(void **state)
     assert_false(ag_path_protected("/home/user/x"));
 }
 
-static void names_that_are_not_utf8_are_shown_and_flagged(void **state)
-{
-    (void)state;
-    json_t *o = json_object();
-    assert_int_equal(ag_name_set(o, "name", "gr\xC3\xBC\xC3\x9F"), 0);
-    assert_string_equal(json_string_value(json_object_get(o, "name")), "gr\xC3\xBC\xC3\x9F");
-    assert_null(json_object_get(o, "name_raw_hex"));
-    assert_int_equal(ag_name_set(o, "name", "a\xFF" "b"), 0);
-    assert_string_equal(json_string_value(json_object_get(o, "name")), "a\xEF\xBF\xBD" "b");
-    assert_string_equal(json_string_value(json_object_get(o, "name_raw_hex")), "61ff62");
-    json_decref(o);
-}
-
 static void types_follow_content_before_name(void **state)
 {
     (void)state;
@@ -189,7 +176,6 @@ int main(void)
         cmocka_unit_test(paths_are_made_comparable),
         cmocka_unit_test(bad_paths_are_refused),
         cmocka_unit_test(paths_are_split_at_the_last_slash),
-        cmocka_unit_test(names_that_are_not_utf8_are_shown_and_flagged),
         cmocka_unit_test(types_follow_content_before_name),
         cmocka_unit_test(text_cut_in_the_middle_of_a_character_is_text),
         cmocka_unit_test(only_new_and_different_files_are_changes_oldest_first),

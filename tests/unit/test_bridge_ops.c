@@ -138,6 +138,20 @@ static void an_ack_says_what_is_sure_and_what_was_sent(void **state)
     bop_free(&op);
 }
 
+static void a_path_may_be_any_bytes(void **state)
+{
+    (void)state;
+    struct bop op;
+    struct ck_err err;
+    assert_int_equal(parse("{\"op\":\"file_move\",\"rid\":1,\"from\":\"?\",\"from_raw_hex\":\"2fff\",\"to\":\"/b\"}", NULL,
+                           &op, &err), 0);
+    assert_string_equal(op.path, "/\xff");
+    assert_string_equal(op.to, "/b");
+    bop_free(&op);
+    assert_int_equal(parse("{\"op\":\"file_stat\",\"rid\":1,\"path\":\"/a\",\"path_raw_hex\":\"2f00\"}", NULL, &op, &err), -1);
+    bop_free(&op);
+}
+
 static void a_shutdown_has_a_reason(void **state)
 {
     (void)state;
@@ -223,6 +237,7 @@ int main(void)
         cmocka_unit_test(bad_operations_are_refused_with_their_rid),
         cmocka_unit_test(an_operation_without_rid_is_only_right_where_none_is_answered),
         cmocka_unit_test(an_ack_says_what_is_sure_and_what_was_sent),
+        cmocka_unit_test(a_path_may_be_any_bytes),
         cmocka_unit_test(a_shutdown_has_a_reason),
         cmocka_unit_test(every_operation_has_a_name),
         cmocka_unit_test(a_configuration_is_read_with_defaults),

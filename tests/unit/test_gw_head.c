@@ -187,6 +187,9 @@ static void escapes_are_decoded_or_refused(void **state)
     assert_int_equal(http_url_decode("%4", 2, false, out), -1);
     assert_int_equal(http_url_decode("%4g", 3, false, out), -1);
     assert_int_equal(http_url_decode("%ff", 3, false, out), -1);
+    assert_int_equal(http_url_bytes("a%ff", 4, false, out), 0);
+    assert_string_equal(out, "a\xff");
+    assert_int_equal(http_url_bytes("%00", 3, false, out), -1);
 }
 
 static void queries_are_searched_by_decoded_name(void **state)

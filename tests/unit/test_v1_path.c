@@ -58,8 +58,7 @@ static void test_what_is_no_path_is_refused(void **state)
     char want[302];
     snprintf(want, sizeof want, "/%s", name);
     url_is(name, want);
-    url_refused("home/\xff\xfe", 400, "bad_path");
-    url_refused("home/\xed\xa0\x80", 400, "bad_path"); // a surrogate
+    url_is("home/\xff\xfe", "/home/\xff\xfe"); // names are bytes
     memset(path, 'b', sizeof path);
     for (size_t i = 0; i < sizeof path; i += 100)
         path[i] = '/';

@@ -14,6 +14,15 @@ import zmq
 HOME = "/home/user"
 
 
+def named(field, text):
+    """A name for JSON: bytes that are not UTF-8 (surrogates here) as U+FFFD, and exactly in hexadecimal."""
+    raw = text.encode("utf-8", "surrogateescape")
+    try:
+        return {field: raw.decode()}
+    except UnicodeDecodeError:
+        return {field: raw.decode("utf-8", "replace"), field + "_raw_hex": raw.hex()}
+
+
 class Refused(Exception):
     def __init__(self, status, reason, message):
         self.error = {"status": status, "reason": reason, "message": message}
@@ -58,7 +67,7 @@ class Tree:
 
     def changes(self):
         with self.lock:
-            files = [{"path": p, "size": len(self.files[p][0]), "mtime_ns": self.files[p][1], "change": c,
+            files = [{**named("path", p), "size": len(self.files[p][0]), "mtime_ns": self.files[p][1], "change": c,
                       "mime": "text/plain", "sha256": hashlib.sha256(self.files[p][0]).hexdigest()}
                      for p, c in sorted(self.changed.items()) if p in self.files]
             self.changed.clear()
@@ -135,6 +144,8 @@ class Agent(threading.Thread):
         if "silent" in self.lies or ("silent-" + header["op"]) in self.lies:
             return
         op = header["op"]
+        for field in [f for f in header if f.endswith("_raw_hex")]:
+            header[field.removesuffix("_raw_hex")] = bytes.fromhex(header[field]).decode("utf-8", "surrogateescape")
         try:
             if ("fail-" + op) in self.lies:
                 raise Refused(500, "told_to_fail", "the fake was told to fail")
@@ -202,7 +213,7 @@ class Agent(threading.Thread):
         names = sorted(p[len(prefix):] for p in self.tree.files
                        if p.startswith(prefix) and p != prefix and "/" not in p[len(prefix):])
         limit = h.get("limit") or 10000
-        entries = [{"name": n, **{k: v for k, v in self.tree.stat(prefix + n).items() if k in ("type", "size", "mtime_ns")}}
+        entries = [{**named("name", n), **{k: v for k, v in self.tree.stat(prefix + n).items() if k in ("type", "size", "mtime_ns")}}
                    for n in names[:limit]]
         return {"entries": entries, "truncated": len(names) > limit}, b""
 

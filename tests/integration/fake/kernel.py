@@ -11,6 +11,7 @@ import os
 import re
 import threading
 import time
+import urllib.parse
 import uuid
 
 import zmq
@@ -395,6 +396,7 @@ def c_input(k, prompt, password=""):
 
 
 def c_touch(k, name, size="10"):
+    name = urllib.parse.unquote(name, errors="surrogateescape")
     k.machine.agent.tree.put(name if name.startswith("/") else "/home/user/" + name, b"f" * int(size))
 
 
