@@ -65,7 +65,8 @@ static int make_room(struct ck_checkpoint_job *j, uint64_t pages)
     j->room = (size_t)(pages ? pages : 1) * CK_PAGE;
     void *p = mmap(NULL, j->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return ck_fail_errno(&j->work_err, errno, 503, "no_memory", "no memory to copy %llu pages of a VM", (unsigned long long)pages);
+        return ck_fail_errno(&j->work_err, errno, 503, "no_memory", "no memory to copy %llu pages of a VM",
+                             (unsigned long long)pages);
     madvise(p, j->room, MADV_HUGEPAGE);
     j->pages = p;
     return 0;
@@ -113,7 +114,8 @@ static int copy_through(struct ck_checkpoint_job *j, struct ck_ram_writer *w)
             struct ck_run part = {run[i].first + done, run[i].count - done};
             if (part.count > DIRECT_CHUNK / CK_PAGE)
                 part.count = DIRECT_CHUNK / CK_PAGE;
-            if (ck_ram_read(&j->ram, &part, 1, chunk, &j->work_err) || ck_ram_writer_add(w, &part, 1, chunk, &j->work_err))
+            if (ck_ram_read(&j->ram, &part, 1, chunk, &j->work_err) ||
+                ck_ram_writer_add(w, &part, 1, chunk, &j->work_err))
                 return -1;
             done += part.count;
         }
@@ -200,7 +202,8 @@ static int publish(struct ck_checkpoint_job *j)
         ck_path(path, sizeof path, &j->work_err, "%s/%s", j->dir, j->made.info.id))
         return -1;
     CK_CLEAN_FD int dir = open(j->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0 || fsync(j->tmp_fd) || syscall(SYS_renameat2, AT_FDCWD, j->tmp, AT_FDCWD, path, 1u /* RENAME_NOREPLACE */))
+    if (dir < 0 || fsync(j->tmp_fd) ||
+        syscall(SYS_renameat2, AT_FDCWD, j->tmp, AT_FDCWD, path, 1u /* RENAME_NOREPLACE */))
         return no_space(&j->work_err, errno, "give a layer its name");
     if (!fsync(dir))
         return 0;

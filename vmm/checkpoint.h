@@ -20,7 +20,7 @@ struct ck_checkpoint_job {
     int64_t deadline, begun_us, stopped_us; // ck_mono_ms, ck_mono_us
     int node, state_set;                    // numbers of the next disk, and of the state's descriptors
     int waiting;                            // answers: of the device state, of the copy
-    bool tidying, written;                  // done comes after both: QEMU has let go of what it could write, all is on disk
+    bool tidying, written; // done comes after both: QEMU has let go of what it could write, all is on disk
     struct ck_err err;                      // the first failure; the loop's
     struct ck_err work_err;                 // of what the thread pool does now
     bool work_done;                         // it came to its good end: nothing less counts
@@ -35,6 +35,7 @@ struct ck_checkpoint_job {
 
 // Each blocks; negative with job->work_err on failure.
 int ck_checkpoint_prepare(struct ck_checkpoint_job *j); // folder, next disk, descriptors, room for the pages
-int ck_checkpoint_copy(struct ck_checkpoint_job *j);    // the VM stands still: its pages into memory (direct: into the file)
+int ck_checkpoint_copy(
+    struct ck_checkpoint_job *j); // the VM stands still: its pages into memory (direct: into the file)
 int ck_checkpoint_write(struct ck_checkpoint_job *j);   // everything into the folder, synced, renamed
 void ck_checkpoint_clean(struct ck_checkpoint_job *j);   // gives up what is held; after a failure removes what was made

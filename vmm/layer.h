@@ -32,7 +32,7 @@
 
 #define CK_LAYER_VERSION 1
 #define CK_LAYER_SUM_MAX 33     // 32 hex digits and NUL
-#define CK_LAYER_DISKS_MAX 8    // disks of layers between the template's disk and a session's own (a layer's own counts)
+#define CK_LAYER_DISKS_MAX   8 // disks of layers between the template's disk and a session's own (a layer's own counts)
 #define CK_LAYER_DISKS_MERGE 4  // from here on a running machine merges them
 #define CK_LAYER_JSON_MAX 65536
 
@@ -133,7 +133,8 @@ int ck_machine_checkpoint(struct ck_machine *m, const struct ck_checkpoint_opts 
 // A prepared machine becomes the layer's VM, stopped: pages, disks, device state. Takes the layer's
 // descriptors over in every case (*l is CK_LAYER_INIT afterwards); check it against the template before
 // (done here too). A failure ends the machine: half-restored is good for nothing. Then ck_machine_cont.
-int ck_machine_restore_layer(struct ck_machine *m, struct ck_layer *l, ck_machine_cb cb, void *user, struct ck_err *err);
+int ck_machine_restore_layer(struct ck_machine *m, struct ck_layer *l, ck_machine_cb cb, void *user,
+                             struct ck_err *err);
 
 // ---- disks ------------------------------------------------------------------------------------
 

@@ -44,12 +44,12 @@ int ck_layer_print_json(const struct ck_layer_info *i, struct ck_buf *out)
     for (int n = 0; n < i->nbelow; n++)
         json_array_append_new(below, json_string(i->below[n]));
     CK_CLEAN_JSON json_t *j = json_pack(
-        "{s:s, s:i, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:{s:I, s:I}, s:{s:o, s:o, s:o}, s:o}", "magic", MAGIC,
-        "version", CK_LAYER_VERSION, "id", i->id, "template", i->template, "template_us", (json_int_t)i->template_us,
-        "image", i->image, "qemu", i->qemu, "accel", ck_vm_accel_name(i->accel), "cpu", i->cpu, "memory_mb",
-        (int)i->memory_mb, "layout", i->layout, "created_us", (json_int_t)i->created_us, "pages", "data",
-        (json_int_t)i->data_pages, "zero", (json_int_t)i->zero_pages, "files", "ram", file_json(&i->ram), "state",
-        file_json(&i->state), "disk.qcow2", file_json(&i->disk), "below", below);
+        "{s:s, s:i, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:{s:I, s:I}, s:{s:o, s:o, s:o}, s:o}", "magic",
+        MAGIC, "version", CK_LAYER_VERSION, "id", i->id, "template", i->template, "template_us",
+        (json_int_t)i->template_us, "image", i->image, "qemu", i->qemu, "accel", ck_vm_accel_name(i->accel), "cpu",
+        i->cpu, "memory_mb", (int)i->memory_mb, "layout", i->layout, "created_us", (json_int_t)i->created_us, "pages",
+        "data", (json_int_t)i->data_pages, "zero", (json_int_t)i->zero_pages, "files", "ram", file_json(&i->ram),
+        "state", file_json(&i->state), "disk.qcow2", file_json(&i->disk), "below", below);
     return j && !ck_json_dump(j, out) && !ck_buf_add_str(out, "\n") ? 0 : -1;
 }
 
@@ -97,7 +97,8 @@ static int take_numbers(const json_t *j, struct ck_layer_info *out, struct ck_er
 {
     const json_t *pages = ck_json_obj(j, "pages", NULL);
     int64_t memory = ck_json_int(j, "memory_mb", 0, NULL), layout = ck_json_int(j, "layout", -1, NULL);
-    int64_t data = pages ? ck_json_int(pages, "data", -1, NULL) : -1, zero = pages ? ck_json_int(pages, "zero", -1, NULL) : -1;
+    int64_t data = pages ? ck_json_int(pages, "data", -1, NULL) : -1,
+            zero = pages ? ck_json_int(pages, "zero", -1, NULL) : -1;
     if (memory < CK_MEMORY_MB_MIN || memory > CK_MEMORY_MB_MAX || layout < 0 || layout > INT32_MAX)
         return bad(err, "\"memory_mb\" or \"layout\" is out of range");
     int64_t guest = (memory << 20) / CK_PAGE;
@@ -125,12 +126,15 @@ int ck_layer_parse_json(const void *p, size_t n, struct ck_layer_info *out, stru
     if (strcmp(magic, MAGIC) != 0)
         return ck_fail(err, 422, "bad_layer", "layer.json has the magic \"%.32s\" instead of \"%s\"", magic, MAGIC);
     if (version != CK_LAYER_VERSION)
-        return ck_fail(err, 422, "bad_layer", "the layer has version %lld, this cellkeep reads %d", version, CK_LAYER_VERSION);
+        return ck_fail(err, 422, "bad_layer", "the layer has version %lld, this cellkeep reads %d", version,
+                       CK_LAYER_VERSION);
     const json_t *files = ck_json_obj(j, "files", NULL);
-    if (take_text(j, "id", out->id, sizeof out->id, err) || take_text(j, "template", out->template, sizeof out->template, err) ||
-        take_text(j, "image", out->image, sizeof out->image, err) || take_text(j, "qemu", out->qemu, sizeof out->qemu, err) ||
-        take_text(j, "cpu", out->cpu, sizeof out->cpu, err) || take_text(j, "accel", accel, sizeof accel, err) ||
-        take_numbers(j, out, err) || take_file(files, "ram", &out->ram, err) || take_file(files, "state", &out->state, err) ||
+    if (take_text(j, "id", out->id, sizeof out->id, err) ||
+        take_text(j, "template", out->template, sizeof out->template, err) ||
+        take_text(j, "image", out->image, sizeof out->image, err) ||
+        take_text(j, "qemu", out->qemu, sizeof out->qemu, err) || take_text(j, "cpu", out->cpu, sizeof out->cpu, err) ||
+        take_text(j, "accel", accel, sizeof accel, err) || take_numbers(j, out, err) ||
+        take_file(files, "ram", &out->ram, err) || take_file(files, "state", &out->state, err) ||
         take_file(files, "disk.qcow2", &out->disk, err) || take_below(j, out, err))
         return -1;
     if (!ck_uuid_valid(out->id) || !ck_vm_accel_from_name(accel, &out->accel) || out->state.bytes > STATE_MAX)
@@ -142,7 +146,8 @@ int ck_layer_parse_json(const void *p, size_t n, struct ck_layer_info *out, stru
 
 static int differs(struct ck_err *err, const char *what, const char *layer, const char *here)
 {
-    return ck_fail(err, 409, "layer_mismatch", "the layer is of another %s: %.120s there, %.120s here", what, layer, here);
+    return ck_fail(err, 409, "layer_mismatch", "the layer is of another %s: %.120s there, %.120s here", what, layer,
+                   here);
 }
 
 int ck_layer_check(const struct ck_layer_info *i, const struct ck_template *t, struct ck_err *err)
@@ -154,8 +159,9 @@ int ck_layer_check(const struct ck_layer_info *i, const struct ck_template *t, s
     if (strcmp(i->cpu, t->cpu) != 0)
         return differs(err, "CPU model", i->cpu, t->cpu);
     if (i->memory_mb != t->memory_mb)
-        return ck_fail(err, 409, "layer_mismatch", "the layer is of a VM with another memory size: %u MiB there, %u MiB here",
-                       i->memory_mb, t->memory_mb);
+        return ck_fail(err, 409, "layer_mismatch",
+                       "the layer is of a VM with another memory size: %u MiB there, %u MiB here", i->memory_mb,
+                       t->memory_mb);
     if (strcmp(i->image, t->image) != 0)
         return differs(err, "guest image", i->image, t->image);
     if (i->layout != CK_VM_LAYOUT_VERSION)
@@ -164,8 +170,8 @@ int ck_layer_check(const struct ck_layer_info *i, const struct ck_template *t, s
     if (strcmp(i->template, t->hash) != 0)
         return differs(err, "template", i->template, t->hash);
     if (i->template_us != t->created_us)
-        return ck_fail(err, 409, "layer_mismatch", "template %s was built again after the layer was made, its memory is another",
-                       t->hash);
+        return ck_fail(err, 409, "layer_mismatch",
+                       "template %s was built again after the layer was made, its memory is another", t->hash);
     return 0;
 }
 
@@ -189,8 +195,8 @@ static int check_size(int fd, const char *name, uint64_t bytes, struct ck_err *e
     if (fstat(fd, &st))
         return ck_fail_errno(err, errno, 422, "bad_layer", "the layer's %s cannot be read", name);
     if (!S_ISREG(st.st_mode) || (bytes && (uint64_t)st.st_size != bytes))
-        return ck_fail(err, 422, "bad_layer", "the layer's %s has %lld bytes instead of %llu", name, (long long)st.st_size,
-                       (unsigned long long)bytes);
+        return ck_fail(err, 422, "bad_layer", "the layer's %s has %lld bytes instead of %llu", name,
+                       (long long)st.st_size, (unsigned long long)bytes);
     return 0;
 }
 
@@ -217,7 +223,8 @@ static int check_files(struct ck_layer *l, struct ck_err *err)
     l->disk_size = 0;
     if (l->ndisk != l->info.nbelow + 1)
         return ck_fail(err, 422, "bad_layer", "the layer needs %d disks, there are %d", l->info.nbelow + 1, l->ndisk);
-    if (check_size(l->ram, "memory", l->info.ram.bytes, err) || check_size(l->state, "device state", l->info.state.bytes, err))
+    if (check_size(l->ram, "memory", l->info.ram.bytes, err) ||
+        check_size(l->state, "device state", l->info.state.bytes, err))
         return -1;
     if (pread(l->ram, tail, sizeof tail, (off_t)l->info.ram.bytes - CK_RAM_TAIL) != (ssize_t)sizeof tail)
         return ck_fail(err, 422, "bad_layer", "the layer's memory is cut short");
@@ -318,6 +325,7 @@ int ck_layer_sum_file(int fd, int64_t deadline, struct ck_layer_file *out, struc
     CK_CLEAN_SUM struct ck_sum *sum = NULL;
     CK_CLEAN_FREE uint8_t *chunk = malloc(CK_LAYER_FILE_CHUNK);
     if (!chunk || ck_sum_new(&sum, err))
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
         return ck_fail(err, 500, "no_memory", "no memory for a checksum");
     out->bytes = 0;
     for (;;) {
@@ -336,7 +344,8 @@ int ck_layer_sum_file(int fd, int64_t deadline, struct ck_layer_file *out, struc
     }
 }
 
-int ck_layer_put_file(int dirfd, const char *name, const void *p, size_t n, struct ck_layer_file *file, struct ck_err *err)
+int ck_layer_put_file(int dirfd, const char *name, const void *p, size_t n, struct ck_layer_file *file,
+                      struct ck_err *err)
 {
     CK_CLEAN_SUM struct ck_sum *sum = NULL;
     CK_CLEAN_FD int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -361,7 +370,8 @@ static int verify_file(int fd, const char *name, const struct ck_layer_file *wan
 
 int ck_layer_verify(const struct ck_layer *l, struct ck_err *err)
 {
-    return verify_file(l->ram, "memory", &l->info.ram, err) || verify_file(l->state, "device state", &l->info.state, err) ||
+    return verify_file(l->ram, "memory", &l->info.ram, err) ||
+                   verify_file(l->state, "device state", &l->info.state, err) ||
                    verify_file(l->disk[0], "disk", &l->info.disk, err)
                ? -1
                : 0;

@@ -55,7 +55,8 @@ int ck_ram_parse_tail(const uint8_t p[CK_RAM_TAIL], uint64_t file_bytes, uint64_
         return bad(err, "it is of a VM with another amount of memory");
     if (t.data_pages > guest_pages || t.zero_pages > guest_pages || t.ranges > t.data_pages + t.zero_pages)
         return bad(err, "it has more pages than its VM");
-    if (t.index_at != t.data_pages * CK_PAGE || file_bytes != t.index_at + (uint64_t)t.ranges * CK_RAM_RANGE + CK_RAM_TAIL)
+    if (t.index_at != t.data_pages * CK_PAGE ||
+        file_bytes != t.index_at + (uint64_t)t.ranges * CK_RAM_RANGE + CK_RAM_TAIL)
         return bad(err, "it is cut short or has grown");
     *out = t;
     return 0;

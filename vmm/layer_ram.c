@@ -67,6 +67,7 @@ int ck_ram_private(const struct ck_ram *r, struct ck_buf *runs, uint64_t *pages,
     CK_CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     *pages = 0;
     if (fd < 0 || !words)
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
         return not_allowed(err, fd < 0 ? errno : ENOMEM, "map");
     for (int i = 0; i < r->nareas; i++) {
         const struct ck_area *a = &r->area[i];

@@ -35,4 +35,5 @@ void ck_ram_writer_free(struct ck_ram_writer *w); // NULL is fine
 
 // Makes r's memory what a file `ram` says, over the template's. Compares the checksum on the way: after
 // a failure the memory is no VM's.
-int ck_ram_apply(const struct ck_ram *r, int fd, const struct ck_layer_file *file, int64_t deadline, struct ck_err *err);
+int ck_ram_apply(const struct ck_ram *r, int fd, const struct ck_layer_file *file, int64_t deadline,
+                 struct ck_err *err);

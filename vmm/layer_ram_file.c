@@ -91,7 +91,8 @@ static int end_range(struct ck_ram_writer *w, struct ck_err *err)
 static int add_page(struct ck_ram_writer *w, uint32_t page, const uint8_t *p, bool zero, struct ck_err *err)
 {
     struct ck_ram_range *l = &w->last;
-    if (l->count && (l->zero != zero || l->first + l->count != page || l->count == CK_RAM_COUNT_MAX) && end_range(w, err))
+    if (l->count && (l->zero != zero || l->first + l->count != page || l->count == CK_RAM_COUNT_MAX) &&
+        end_range(w, err))
         return -1;
     if (!l->count)
         *l = (struct ck_ram_range){page, 0, zero};
@@ -121,7 +122,8 @@ static int read_template(const struct ck_ram_writer *w, uint64_t at, uint8_t *to
     return 0;
 }
 
-int ck_ram_writer_add(struct ck_ram_writer *w, const struct ck_run *run, size_t n, const void *pages, struct ck_err *err)
+int ck_ram_writer_add(struct ck_ram_writer *w, const struct ck_run *run, size_t n, const void *pages,
+                      struct ck_err *err)
 {
     const uint8_t *p = pages;
     for (size_t i = 0; i < n; i++)
@@ -130,7 +132,8 @@ int ck_ram_writer_add(struct ck_ram_writer *w, const struct ck_run *run, size_t 
             if (read_template(w, (uint64_t)first * CK_PAGE, w->below, (size_t)k * CK_PAGE, err))
                 return -1;
             for (uint32_t j = 0; j < k; j++, p += CK_PAGE)
-                if (memcmp(p, w->below + (size_t)j * CK_PAGE, CK_PAGE) != 0 && add_page(w, first + j, p, is_zero(p), err))
+                if (memcmp(p, w->below + (size_t)j * CK_PAGE, CK_PAGE) != 0 &&
+                    add_page(w, first + j, p, is_zero(p), err))
                     return -1;
             done += k;
         }
@@ -294,7 +297,10 @@ int ck_ram_apply(const struct ck_ram *r, int fd, const struct ck_layer_file *fil
     if (open_reader(x, file->bytes, tail, err) || reset(x, err) || apply_data(x, err) || apply_zeroes(x, err) ||
         ck_sum_add(x->sum, x->index, (size_t)x->tail.ranges * CK_RAM_RANGE, err) ||
         ck_sum_add(x->sum, tail, sizeof tail, err) || ck_sum_end(x->sum, sum, err))
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
         return -1;
     // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
-    return strcmp(sum, file->sum) ? ck_fail(err, 422, "bad_layer", "the layer's memory is damaged: its checksum is another") : 0;
+    return strcmp(sum, file->sum)
+               ? ck_fail(err, 422, "bad_layer", "the layer's memory is damaged: its checksum is another")
+               : 0;
 }

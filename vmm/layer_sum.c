@@ -31,7 +31,8 @@ int ck_sum_new(struct ck_sum **out, struct ck_err *err)
     unsigned char iv[12] = {1};
     char cipher[] = "AES-128-GCM";
     OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_CIPHER, cipher, 0),
-                           OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_IV, iv, sizeof iv), OSSL_PARAM_construct_end()};
+                           OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_IV, iv, sizeof iv),
+                           OSSL_PARAM_construct_end()};
     struct ck_sum *s = calloc(1, sizeof *s);
     *out = NULL;
     if (s)

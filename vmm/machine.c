@@ -172,7 +172,8 @@ static void on_getfd(json_t *ret, const struct ck_err *err, void *user)
 
 int ck_machine_load_state(struct ck_machine *m, int state_fd, struct ck_err *err)
 {
-    return ck_qmp_command(m->qmp, "getfd", json_pack("{s:s}", "fdname", "state"), state_fd, m->command_ms, on_getfd, m, err);
+    json_t *args = json_pack("{s:s}", "fdname", "state");
+    return ck_qmp_command(m->qmp, "getfd", args, state_fd, m->command_ms, on_getfd, m, err);
 }
 
 int ck_machine_restore(struct ck_machine *m, int state_fd, ck_machine_cb cb, void *user, struct ck_err *err)

@@ -97,8 +97,9 @@ static void on_written(uv_work_t *w, int status)
         return;
     if (j->err.status)
         orphan(j);
-    ck_log(j->err.status ? CK_LOG_WARN : CK_LOG_INFO, "vmm", "checkpoint layer=%s private_pages=%llu stall_us=%lld total_us=%lld reason=%s",
-           j->made.info.id, (unsigned long long)j->made.private_pages, (long long)j->made.stall_us,
+    ck_log(j->err.status ? CK_LOG_WARN : CK_LOG_INFO, "vmm",
+           "checkpoint layer=%s private_pages=%llu stall_us=%lld total_us=%lld reason=%s", j->made.info.id,
+           (unsigned long long)j->made.private_pages, (long long)j->made.stall_us,
            (long long)(ck_mono_us() - j->begun_us), j->err.status ? j->err.reason : "ok");
     j->written = true;
     if (!j->tidying)
@@ -222,8 +223,9 @@ static void both_done(struct ck_checkpoint_job *j)
         return;
     ck_blockdev_node(m->disks.node, now);
     ck_blockdev_node(j->node, next);
-    if (j->err.status || ck_qmp_command(m->qmp, "blockdev-snapshot", json_pack("{s:s, s:s}", "node", now, "overlay", next), -1,
-                                        m->command_ms, on_snapshot, j, &j->err))
+    if (j->err.status ||
+        ck_qmp_command(m->qmp, "blockdev-snapshot", json_pack("{s:s, s:s}", "node", now, "overlay", next), -1,
+                       m->command_ms, on_snapshot, j, &j->err))
         go_on(j);
 }
 
@@ -356,7 +358,8 @@ static void on_merge_over(struct ck_machine *m)
     if (m->state == CK_MACHINE_QUITTING || m->state == CK_MACHINE_GONE)
         return; // its exit ends the operation
     if (ck_machine_merge_needed(m)) {
-        ck_fail(&j->err, 500, "merge_failed", "the session's disks must be merged before another layer, and could not be");
+        ck_fail(&j->err, 500, "merge_failed",
+                "the session's disks must be merged before another layer, and could not be");
         over(j);
     } else {
         prepare(j);

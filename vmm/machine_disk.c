@@ -137,8 +137,8 @@ static int stream(struct ck_machine *m, bool wanted, unsigned ms, struct ck_err 
     ck_blockdev_node(m->disks.node, node);
     m->merge.phase = CK_MERGE_STREAMING;
     uv_timer_start(&m->merge.timer, on_timer, ms, 0);
-    json_t *args = json_pack("{s:s, s:s, s:s, s:I}", "job-id", JOB, "device", node, "base-node", CK_BLOCKDEV_BASE, "speed",
-                             (json_int_t)(wanted ? 0 : SPEED));
+    json_t *args = json_pack("{s:s, s:s, s:s, s:I}", "job-id", JOB, "device", node, "base-node", CK_BLOCKDEV_BASE,
+                             "speed", (json_int_t)(wanted ? 0 : SPEED));
     if (!ck_qmp_command(m->qmp, "block-stream", args, -1, m->command_ms, on_stream, m, err))
         return 0;
     m->merge.phase = CK_MERGE_NONE;
@@ -183,8 +183,8 @@ int ck_machine_merge_settle(struct ck_machine *m, bool wanted, unsigned ms, void
     if (g->phase == CK_MERGE_NONE && stream(m, true, ms, err))
         return -1;
     if (wanted && g->phase == CK_MERGE_STREAMING) // somebody waits now
-        ck_qmp_command(m->qmp, "block-job-set-speed", json_pack("{s:s, s:i}", "device", JOB, "speed", 0), -1, m->command_ms,
-                       NULL, NULL, NULL);
+        ck_qmp_command(m->qmp, "block-job-set-speed", json_pack("{s:s, s:i}", "device", JOB, "speed", 0), -1,
+                       m->command_ms, NULL, NULL, NULL);
     g->over = over;
     if (!wanted && g->phase == CK_MERGE_STREAMING)
         cancel(m);

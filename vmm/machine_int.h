@@ -43,7 +43,8 @@ struct ck_machine_job {
     bool working; // on the thread pool: it will come back to the loop by itself
     // The machine is being closed, no work is under way and no answer will come: clean up, call nothing.
     void (*abandon)(struct ck_machine *m);
-    void (*gone)(struct ck_machine *m); // QEMU is: answers that were not waited for by the operation will not come. May be NULL
+    // QEMU is: answers that the operation did not wait for will not come. May be NULL.
+    void (*gone)(struct ck_machine *m);
 };
 
 struct ck_machine {

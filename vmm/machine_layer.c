@@ -77,6 +77,7 @@ static int check_state(struct job *j)
     CK_CLEAN_FREE uint8_t *text = malloc(want->bytes); // bounded by layer.json's parser
     CK_CLEAN_FD int copy = memfd_create("cellkeep-state", MFD_CLOEXEC);
     if (!text || copy < 0)
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
         return ck_fail(&j->work_err, 500, "no_memory", "no memory for a device state");
     if (pread(j->layer.state, text, want->bytes, 0) != (ssize_t)want->bytes || ck_write_all(copy, text, want->bytes))
         return ck_fail_errno(&j->work_err, errno, 422, "bad_layer", "the layer's device state cannot be read");
@@ -97,7 +98,9 @@ static int check_disk_size(struct job *j)
     CK_CLEAN_FD int fd = open(j->base, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head || ck_qcow2_check(head, &base, NULL))
         return ck_fail(&j->work_err, 500, "bad_template", "the template's disk cannot be read");
-    return base == j->layer.disk_size ? 0 : ck_fail(&j->work_err, 422, "bad_layer", "the layer's disk has another size than its template's");
+    return base == j->layer.disk_size
+               ? 0
+               : ck_fail(&j->work_err, 422, "bad_layer", "the layer's disk has another size than its template's");
 }
 
 static void do_load(uv_work_t *w)

@@ -15,8 +15,10 @@ static const struct {
     [CK_MACHINE_STARTING] = {"starting", 0},
     [CK_MACHINE_PREPARED] = {"prepared", BIT(CK_MOP_RESTORE) | BIT(CK_MOP_QUIT)},
     [CK_MACHINE_LOADING] = {"loading", 0},
-    [CK_MACHINE_STOPPED] = {"stopped", BIT(CK_MOP_CONT) | BIT(CK_MOP_SAVE) | BIT(CK_MOP_QUIT) | BIT(CK_MOP_CONSOLE) | BIT(CK_MOP_CHECKPOINT)},
-    [CK_MACHINE_RUNNING] = {"running", BIT(CK_MOP_STOP) | BIT(CK_MOP_QUIT) | BIT(CK_MOP_CONSOLE) | BIT(CK_MOP_CHECKPOINT)},
+    [CK_MACHINE_STOPPED] = {"stopped", BIT(CK_MOP_CONT) | BIT(CK_MOP_SAVE) | BIT(CK_MOP_CHECKPOINT) | BIT(CK_MOP_QUIT) |
+                                           BIT(CK_MOP_CONSOLE)},
+    [CK_MACHINE_RUNNING] = {"running",
+                            BIT(CK_MOP_STOP) | BIT(CK_MOP_CHECKPOINT) | BIT(CK_MOP_QUIT) | BIT(CK_MOP_CONSOLE)},
     [CK_MACHINE_QUITTING] = {"quitting", 0},
     [CK_MACHINE_GONE] = {"gone", 0},
 };
@@ -24,7 +26,8 @@ static_assert(sizeof states / sizeof *states == CK_MACHINE_GONE + 1, "every stat
 
 static const char *const op_names[] = {
     [CK_MOP_START] = "start", [CK_MOP_RESTORE] = "restore", [CK_MOP_CONT] = "cont",       [CK_MOP_STOP] = "stop",
-    [CK_MOP_SAVE] = "save",   [CK_MOP_QUIT] = "quit",       [CK_MOP_CONSOLE] = "console", [CK_MOP_CHECKPOINT] = "checkpoint",
+    [CK_MOP_SAVE] = "save",   [CK_MOP_QUIT] = "quit",       [CK_MOP_CONSOLE] = "console",
+    [CK_MOP_CHECKPOINT] = "checkpoint",
 };
 static_assert(sizeof op_names / sizeof *op_names == CK_MOP_CHECKPOINT + 1, "every operation has a name");
 

@@ -39,7 +39,8 @@ static int ask(void *z, const uint8_t key[32], json_t *header, struct ck_slice p
     return 0;
 }
 
-static int hear(void *z, const uint8_t key[32], int64_t until, struct aw_msg *m, uint8_t *buf, size_t room, struct ck_err *err)
+static int hear(void *z, const uint8_t key[32], int64_t until, struct aw_msg *m, uint8_t *buf, size_t room,
+                struct ck_err *err)
 {
     struct ck_slice part[3];
     size_t at = 0;
@@ -67,8 +68,9 @@ int guest_personalise(void *zctx, uint16_t port, const uint8_t key[32], int time
     void *z = dial(zctx, port);
     ck_random(entropy, sizeof entropy);
     ck_hex(key, 32, hex);
-    json_t *h = json_pack("{s:s, s:s, s:I, s:s, s:s}", "op", "personalise", "key", hex, "time_us", (json_int_t)ck_wall_us(),
-                          "hostname", "bench", "machine_id", "0123456789abcdef0123456789abcdef");
+    json_t *h =
+        json_pack("{s:s, s:s, s:I, s:s, s:s}", "op", "personalise", "key", hex, "time_us", (json_int_t)ck_wall_us(),
+                  "hostname", "bench", "machine_id", "0123456789abcdef0123456789abcdef");
     int rc = ask(z, first, h, ck_slice(entropy, sizeof entropy), err) ||
              hear(z, key, ck_mono_ms() + timeout_ms, &m, buf, sizeof buf, err) || aw_error(m.header, err);
     aw_free(&m);
@@ -91,17 +93,18 @@ static int take(const struct aw_msg *m, const char *until, char *out, size_t roo
     return strcmp(m->ev, "exit") != 0;
 }
 
-int guest_call(void *zctx, uint16_t port, const uint8_t key[32], const char *code, const char *until, char *out, size_t room,
-               int timeout_ms, struct ck_err *err)
+int guest_call(void *zctx, uint16_t port, const uint8_t key[32], const char *code, const char *until, char *out,
+               size_t room, int timeout_ms, struct ck_err *err)
 {
     static uint8_t buf[1 << 20];
     int64_t deadline = ck_mono_ms() + timeout_ms;
     void *z = dial(zctx, port);
     out[0] = 0;
-    int rc = ask(z, key,
-                 json_pack("{s:s, s:[s,s,s], s:s, s:i}", "op", "command", "argv", until ? "/usr/bin/python3" : "/bin/sh", "-c", code,
-                           "cwd", "/home/user", "timeout_ms", 3600 * 1000),
-                 ck_slice("", 0), err);
+    int rc =
+        ask(z, key,
+            json_pack("{s:s, s:[s,s,s], s:s, s:i}", "op", "command", "argv", until ? "/usr/bin/python3" : "/bin/sh",
+                      "-c", code, "cwd", "/home/user", "timeout_ms", 3600 * 1000),
+            ck_slice("", 0), err);
     for (int more = 1; !rc && more == 1;) {
         struct aw_msg m = {.header = NULL};
         rc = hear(z, key, deadline, &m, buf, sizeof buf, err);

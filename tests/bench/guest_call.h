@@ -11,5 +11,5 @@ void *guest_context(void);
 int guest_personalise(void *zctx, uint16_t port, const uint8_t key[32], int timeout_ms, struct ck_err *err);
 // Runs a command (a shell's, or Python's when `until` is given) and takes its output until it ends, or
 // until the output is `until`: then it is left running.
-int guest_call(void *zctx, uint16_t port, const uint8_t key[32], const char *code, const char *until, char *out, size_t room,
-               int timeout_ms, struct ck_err *err);
+int guest_call(void *zctx, uint16_t port, const uint8_t key[32], const char *code, const char *until, char *out,
+               size_t room, int timeout_ms, struct ck_err *err);

@@ -41,11 +41,13 @@ static const char hog[] =
     "    os.pwrite(f,d,at); os.fsync(f); seen[at]=d\n"
     "    if os.path.exists('/home/user/ask'):\n"
     "        os.posix_fadvise(f,0,0,os.POSIX_FADV_DONTNEED)\n"
-    "        bad=[k for k,v in seen.items() if os.pread(f,4096,k)!=v]\n"
-    "        with open('/home/user/answer','w') as o: o.write('ok' if zlib.crc32(b)==s and not bad else 'memory %%s disk %%s'%%(zlib.crc32(b)==s,bad))\n"
+    "        bad=[k for k,v in seen.items() if os.pread(f,4096,k)!=v]; good=zlib.crc32(b)==s\n"
+    "        with open('/home/user/answer','w') as o:\n"
+    "            o.write('ok' if good and not bad else 'memory %%s disk %%s'%%(good,bad))\n"
     "        os.unlink('/home/user/ask')\n"
     "    time.sleep(0.01)\n";
-static const char ask[] = "touch /home/user/ask; while [ -e /home/user/ask ]; do sleep 0.02; done; cat /home/user/answer";
+static const char ask[] =
+    "touch /home/user/ask; while [ -e /home/user/ask ]; do sleep 0.02; done; cat /home/user/answer";
 
 struct vm {
     struct ck_machine *m;
@@ -150,7 +152,8 @@ static void on_console(struct ck_machine *m, const char *text, size_t n, const s
 static void vm_check(struct bench *b, struct vm *v, const char *who)
 {
     char answer[256];
-    if (guest_call(b->zctx, v->port[CK_VM_PORT_AGENT], b->key, ask, NULL, answer, sizeof answer, WAIT_MS, &b->err) < 0) {
+    uint16_t port = v->port[CK_VM_PORT_AGENT];
+    if (guest_call(b->zctx, port, b->key, ask, NULL, answer, sizeof answer, WAIT_MS, &b->err)) {
         b->done = 0;
         if (!ck_machine_console(v->m, on_console, b, NULL))
             wait_for(b, &b->done, who);
@@ -200,11 +203,13 @@ static void checkpoint(struct bench *b, bool stay, const char *step)
     int64_t frozen = ck_mono_us() - t0;
     wait_for(b, &b->done, step);
     const struct ck_layer_info *i = &b->made.info;
-    printf("{\"step\":\"%s\",\"stall_us\":%lld,\"frozen_us\":%lld,\"total_us\":%lld,\"private_mb\":%.1f,\"data_mb\":%.1f,"
+    printf("{\"step\":\"%s\",\"stall_us\":%lld,\"frozen_us\":%lld,\"total_us\":%lld,\"private_mb\":%.1f,"
+           "\"data_mb\":%.1f,"
            "\"zero_mb\":%.1f,\"ram_bytes\":%llu,\"state_bytes\":%llu,\"disk_bytes\":%llu,\"below\":%d}\n",
            step, (long long)b->made.stall_us, (long long)frozen, (long long)b->made.total_us,
            (double)b->made.private_pages / 256, (double)i->data_pages / 256, (double)i->zero_pages / 256,
-           (unsigned long long)i->ram.bytes, (unsigned long long)i->state.bytes, (unsigned long long)i->disk.bytes, i->nbelow);
+           (unsigned long long)i->ram.bytes, (unsigned long long)i->state.bytes, (unsigned long long)i->disk.bytes,
+           i->nbelow);
     fflush(stdout);
 }
 
@@ -221,8 +226,10 @@ static void restore(struct bench *b, struct vm *v, const char *step)
     vm_cont(b, v);
     int64_t t3 = ck_mono_us();
     vm_check(b, v, step);
-    printf("{\"step\":\"%s\",\"open_us\":%lld,\"load_us\":%lld,\"cont_us\":%lld,\"to_running_us\":%lld,\"to_checked_us\":%lld}\n", step,
-           (long long)(t1 - t0), (long long)(t2 - t1), (long long)(t3 - t2), (long long)(t3 - t0), (long long)(ck_mono_us() - t0));
+    printf("{\"step\":\"%s\",\"open_us\":%lld,\"load_us\":%lld,\"cont_us\":%lld,\"to_running_us\":%lld,"
+           "\"to_checked_us\":%lld}\n",
+           step, (long long)(t1 - t0), (long long)(t2 - t1), (long long)(t3 - t2), (long long)(t3 - t0),
+           (long long)(ck_mono_us() - t0));
     fflush(stdout);
 }
 
@@ -298,7 +305,8 @@ static void run(struct bench *b)
     need(b, guest_personalise(b->zctx, port, b->key, WAIT_MS, &b->err), "personalise");
     // NOLINTNEXTLINE(clang-diagnostic-format-nonliteral): a constant above
     snprintf(code, sizeof code, hog, b->mb);
-    need(b, guest_call(b->zctx, port, b->key, code, "ready\n", line, sizeof line, WAIT_MS, &b->err), "program in the guest");
+    need(b, guest_call(b->zctx, port, b->key, code, "ready\n", line, sizeof line, WAIT_MS, &b->err),
+         "program in the guest");
     vm_check(b, &b->source, "source");
     vm_start(b, &b->clone[0], "clone");
     checkpoint(b, false, "checkpoint");

@@ -16,12 +16,14 @@ static void json(const uint8_t *p, size_t n)
 {
     struct ck_layer_info i, back;
     CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    CK_CLEAN_BUF struct ck_buf again = CK_BUF_INIT;
     if (ck_layer_parse_json(p, n, &i, NULL))
         return;
     if (i.data_pages + i.zero_pages > (uint64_t)i.memory_mb << 8 || i.nbelow < 0 || i.nbelow >= CK_LAYER_DISKS_MAX ||
         !ck_uuid_valid(i.id))
         abort();
-    if (ck_layer_print_json(&i, &text) || ck_layer_parse_json(text.p, text.n, &back, NULL) || memcmp(&i, &back, sizeof i) != 0)
+    if (ck_layer_print_json(&i, &text) || ck_layer_parse_json(text.p, text.n, &back, NULL) ||
+        ck_layer_print_json(&back, &again) || again.n != text.n || memcmp(again.p, text.p, text.n) != 0)
         abort();
 }
 
@@ -71,6 +73,7 @@ static void maps(const uint8_t *p, size_t n)
         return;
     memcpy(text, p, n);
     text[n] = 0;
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
     int areas = ck_maps_find(text, 1, 7, 0x4000, a);
     uint64_t at = 0;
     for (int i = 0; i < areas; i++) {

@@ -73,7 +73,8 @@ static bool troubled(const char *line)
 static void job_event(const char *name, const char *more)
 {
     char text[256];
-    snprintf(text, sizeof text, "{\"event\":\"BLOCK_JOB_%s\",\"data\":{\"device\":\"merge\",\"type\":\"stream\"%s}}\r\n", name, more);
+    snprintf(text, sizeof text,
+             "{\"event\":\"BLOCK_JOB_%s\",\"data\":{\"device\":\"merge\",\"type\":\"stream\"%s}}\r\n", name, more);
     say(text);
 }
 
@@ -226,8 +227,16 @@ static void machine(struct fix *f, const char *cpu, const char *disk)
     assert_int_equal(ck_template_make_disk(&f->t, f->disk, NULL), 0);
     struct ck_vm_spec spec = {.use = CK_VM_SESSION, .qemu = self, .cpu = cpu, .memory_mb = MIB, .root_image = "/r",
                               .disk = f->disk, .disk_base = "/b", .host_port = {1, 2, 3, 4, 5, 6}};
-    struct ck_machine_vm_opts o = {.loop = &f->loop, .spec = &spec, .ram_fd = f->ram, .template = &f->t, .on_exit = on_exit_cb,
-                                   .user = f, .start_ms = 5000, .restore_ms = 5000, .command_ms = 400, .quit_ms = 200};
+    struct ck_machine_vm_opts o = {.loop = &f->loop,
+                                   .spec = &spec,
+                                   .ram_fd = f->ram,
+                                   .template = &f->t,
+                                   .on_exit = on_exit_cb,
+                                   .user = f,
+                                   .start_ms = 5000,
+                                   .restore_ms = 5000,
+                                   .command_ms = 400,
+                                   .quit_ms = 200};
     assert_int_equal(ck_machine_new_vm(&o, &f->m, NULL), 0);
 }
 
@@ -405,9 +414,12 @@ static void a_pause_stays_stopped(void **state)
 static void a_refusal_leaves_a_vm_that_runs_and_no_folder(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"fail-add-fd", "qmp_error"},      {"fail-blockdev-add", "qmp_error"},
-                                         {"fail-stop", "qmp_error"},        {"fail-xen-save-devices-state", "qmp_error"},
-                                         {"deaf-stop", "qmp_timeout"},      {"deaf-xen-save-devices-state", "qmp_timeout"},
+    static const char *const bad[][2] = {{"fail-add-fd", "qmp_error"},
+                                         {"fail-blockdev-add", "qmp_error"},
+                                         {"fail-stop", "qmp_error"},
+                                         {"fail-xen-save-devices-state", "qmp_error"},
+                                         {"deaf-stop", "qmp_timeout"},
+                                         {"deaf-xen-save-devices-state", "qmp_timeout"},
                                          {"fail-blockdev-snapshot", "qmp_error"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct fix f;
@@ -550,7 +562,8 @@ static void one_at_a_time_and_only_of_a_vm_that_has_begun(void **state)
     close_machine(&f);
     machine(&f, "ok", "b.qcow2");
     start(&f);
-    assert_true(ck_machine_checkpoint(f.m, &(struct ck_checkpoint_opts){.dir = f.layers, .id = f.layer.info.id}, NULL, on_made, &f, &e) < 0);
+    assert_true(ck_machine_checkpoint(f.m, &(struct ck_checkpoint_opts){.dir = f.layers, .id = f.layer.info.id}, NULL,
+                                      on_made, &f, &e) < 0);
     assert_true(ask(&f, false, &e) < 0);
     assert_string_equal(e.reason, "vm_state");
     end(&f);

@@ -32,10 +32,23 @@
 
 static struct ck_layer_info some_info(void)
 {
-    struct ck_layer_info i = {.id = ID, .template = "535db561", .template_us = 17, .image = "4f2d62c2", .qemu = "7.2.22 (Debian)",
-                              .cpu = "Nehalem,+rdrand", .accel = CK_ACCEL_TCG, .memory_mb = 512, .layout = CK_VM_LAYOUT_VERSION,
-                              .created_us = 99, .data_pages = 3, .zero_pages = 2, .ram = {4096 * 3 + 16 + 64, SUM},
-                              .state = {20000, SUM}, .disk = {200000, SUM}, .nbelow = 1, .below = {BELOW}};
+    struct ck_layer_info i = {.id = ID,
+                              .template = "535db561",
+                              .template_us = 17,
+                              .image = "4f2d62c2",
+                              .qemu = "7.2.22 (Debian)",
+                              .cpu = "Nehalem,+rdrand",
+                              .accel = CK_ACCEL_TCG,
+                              .memory_mb = 512,
+                              .layout = CK_VM_LAYOUT_VERSION,
+                              .created_us = 99,
+                              .data_pages = 3,
+                              .zero_pages = 2,
+                              .ram = {4096 * 3 + 16 + 64, SUM},
+                              .state = {20000, SUM},
+                              .disk = {200000, SUM},
+                              .nbelow = 1,
+                              .below = {BELOW}};
     return i;
 }
 
@@ -154,7 +167,8 @@ static void what_does_not_fit_is_named(void **state)
 static void an_index_comes_back_and_what_lies_outside_is_refused(void **state)
 {
     (void)state;
-    struct ck_ram_tail t = {.guest_pages = 100, .data_pages = 5, .zero_pages = 4, .index_at = 5 * 4096, .ranges = 3}, back;
+    struct ck_ram_tail t = {.guest_pages = 100, .data_pages = 5, .zero_pages = 4, .index_at = 5 * 4096, .ranges = 3},
+                       back;
     uint8_t tail[CK_RAM_TAIL], index[3 * CK_RAM_RANGE];
     const uint64_t size = 5 * 4096 + sizeof index + sizeof tail;
     ck_ram_print_tail(&t, tail);
@@ -167,8 +181,8 @@ static void an_index_comes_back_and_what_lies_outside_is_refused(void **state)
     for (int i = 0; i < 3; i++)
         ck_ram_print_range(good[i], index + i * CK_RAM_RANGE);
     assert_int_equal(ck_ram_check_index(&t, index, NULL), 0);
-    const struct ck_ram_range bad[] = {{98, 3, false}, {5, 3, false}, {97, 0, false}, {97, 3, true}, {UINT32_MAX, 3, false},
-                                       {97, CK_RAM_COUNT_MAX, false}};
+    const struct ck_ram_range bad[] = {{98, 3, false}, {5, 3, false},          {97, 0, false},
+                                       {97, 3, true},  {UINT32_MAX, 3, false}, {97, CK_RAM_COUNT_MAX, false}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_ram_print_range(bad[i], index + 2 * CK_RAM_RANGE);
         assert_true(ck_ram_check_index(&t, index, NULL) < 0);
@@ -196,7 +210,8 @@ static void the_mapping_of_a_file_is_found_in_maps(void **state)
     (void)state;
     struct ck_area a[CK_AREAS_MAX];
     const dev_t dev = makedev(0, 1);
-    const char *one = "55d0-55e0 r--p 00000000 fe:00 12 /usr/bin/q\n7f0000000000-7f0000004000 rw-p 00000000 00:01 2072    /memfd:ram (deleted)\n";
+    const char *one = "55d0-55e0 r--p 00000000 fe:00 12 /usr/bin/q\n7f0000000000-7f0000004000 rw-p 00000000 00:01 2072 "
+                      "   /memfd:ram (deleted)\n";
     assert_int_equal(ck_maps_find(one, dev, 2072, 0x4000, a), 1);
     assert_true(a[0].start == 0x7f0000000000 && a[0].bytes == 0x4000 && a[0].offset == 0);
     assert_true(ck_maps_find(one, dev, 2073, 0x4000, a) < 0);
@@ -209,8 +224,15 @@ static void the_mapping_of_a_file_is_found_in_maps(void **state)
     const char *hole = "1000-2000 rw-p 00000000 00:01 5 /m\n3000-5000 rw-p 00002000 00:01 5 /m\n";
     assert_true(ck_maps_find(hole, dev, 5, 0x4000, a) < 0);
     assert_true(ck_maps_find("1000-5000 rw-s 00000000 00:01 5 /m\n", dev, 5, 0x4000, a) < 0); // shared is nobody's own
-    const char *const broken[] = {"", "x", "1000", "1000-", "1000-500 rw-p 0 0:1 5", "1000-5000 rw-p", "1000-5000 rw-p 0 0:1",
-                                  "1000-5000 rw-p 0 0:1 x", "-1-5000 rw-p 0 0:1 5"};
+    const char *const broken[] = {"",
+                                  "x",
+                                  "1000",
+                                  "1000-",
+                                  "1000-500 rw-p 0 0:1 5",
+                                  "1000-5000 rw-p",
+                                  "1000-5000 rw-p 0 0:1",
+                                  "1000-5000 rw-p 0 0:1 x",
+                                  "-1-5000 rw-p 0 0:1 5"};
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
         assert_true(ck_maps_find(broken[i], dev, 5, 0x4000, a) < 0);
 }
@@ -354,7 +376,8 @@ static void pair_write(struct pair *p)
     char *all = malloc(pages * CK_PAGE);
     assert_int_equal(ck_ram_read(&p->s, (struct ck_run *)(void *)runs.p, runs.n / sizeof(struct ck_run), all, NULL), 0);
     assert_int_equal(ck_ram_writer_new(p->file, p->ram, PAGES, DEADLINE, &w, NULL), 0);
-    assert_int_equal(ck_ram_writer_add(w, (struct ck_run *)(void *)runs.p, runs.n / sizeof(struct ck_run), all, NULL), 0);
+    assert_int_equal(ck_ram_writer_add(w, (struct ck_run *)(void *)runs.p, runs.n / sizeof(struct ck_run), all, NULL),
+                     0);
     assert_int_equal(ck_ram_writer_end(w, &p->info, NULL), 0);
     ck_ram_writer_free(w);
     free(all);
@@ -413,7 +436,8 @@ static void memory_that_was_damaged_on_disk_is_never_accepted(void **state)
     pair_begin(&p);
     pair_write(&p);
     const uint64_t n = p.info.ram.bytes;
-    const uint64_t at[] = {0, 4096 * 3 + 17, p.info.data_pages * CK_PAGE, p.info.data_pages * CK_PAGE + 9, n - 60, n - 1};
+    const uint64_t at[] = {0,      4096 * 3 + 17, p.info.data_pages * CK_PAGE, p.info.data_pages * CK_PAGE + 9,
+                           n - 60, n - 1};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         uint8_t was, now;
         assert_int_equal(pread(p.file, &was, 1, (off_t)at[i]), 1);
@@ -445,7 +469,8 @@ static void a_process_that_died_is_an_error_and_nobody_else_s_memory(void **stat
     pair_write(&p);
     kill(p.target, SIGKILL);
     siginfo_t si;
-    assert_int_equal(waitid(P_PID, (id_t)p.target, &si, WEXITED | WNOWAIT), 0); // dead, not reaped: as a machine keeps it
+    assert_int_equal(waitid(P_PID, (id_t)p.target, &si, WEXITED | WNOWAIT),
+                     0); // dead, not reaped: as a machine keeps it
     assert_true(ck_ram_apply(&p.t, p.file, &p.info.ram, DEADLINE, &e) < 0);
     assert_string_equal(e.reason, "vm_died");
     assert_true(ck_ram_private(&p.t, &runs, &pages, &e) < 0);
@@ -505,6 +530,7 @@ static void put_json(struct folder *f)
 static void folder_begin(struct folder *f)
 {
     uint8_t disk[CK_QCOW2_HEADER], ram[CK_RAM_TAIL];
+    memset(f, 0, sizeof *f);
     snprintf(f->dir, sizeof f->dir, "/tmp/ck-layer-test-%d", (int)getpid());
     f->info = some_info();
     f->info.data_pages = f->info.zero_pages = 0;
