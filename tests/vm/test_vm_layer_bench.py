@@ -10,6 +10,7 @@ from harness.gateway import binary
 
 def run(tmp, *options):
     cellkeep = binary()
+    subprocess.run([cellkeep, "template", "build"], check=True, capture_output=True, timeout=900, stdin=subprocess.DEVNULL)
     doctor = subprocess.run([cellkeep, "doctor", "--json"], capture_output=True, text=True, timeout=120,
                             stdin=subprocess.DEVNULL)
     facts = json.loads(doctor.stdout)
