@@ -1,4 +1,4 @@
-"""The kernel of a cellkeep guest: ipykernel with six changes.
+"""The kernel of a cellkeep guest: ipykernel with seven changes.
 
 * It can be *personalised*: a control request gives a clone its own key, identity and randomness.
 * It survives being restored from a snapshot: what it published into the connection that is no more is
@@ -9,6 +9,8 @@
   switches for every cell), and a flush waits for nothing.
 * What child processes and C libraries write to descriptors 1 and 2 arrives within its cell, is
   decoded across chunk borders, and does not get lost when it is not UTF-8.
+* What a thread prints belongs to the last cell, and not to the last question of a client (a completion,
+  say), where nobody looks for it.
 * History lives in memory; no connection file is written; completion does without jedi.
 
 Runs as the guest's user. Holds no secret but the kernel's own message key.
@@ -45,6 +47,7 @@ RECENT_MAX = 8 * 1024 * 1024  # bytes of published messages that are kept for a 
 RECENT_MESSAGES = 512
 NEW_HOST_SECONDS = 20  # until the host that restored this kernel must listen
 DELIMITER = b"<IDS|MSG>"
+RUNS_CODE = {"execute_request", "comm_open", "comm_msg", "comm_close", "apply_request"}
 
 
 def stir(seed):
@@ -188,8 +191,9 @@ class Publisher(iostream.IOPubThread):
         if not seen:
             return []
         kept = [parts for parts, _ in self._recent]
+        quoted = b'"%s"' % seen  # one id may begin another
         for i in range(len(kept) - 1, -1, -1):
-            if seen in bytes(kept[i][kept[i].index(DELIMITER) + 2]):
+            if quoted in bytes(kept[i][kept[i].index(DELIMITER) + 2]):
                 return kept[i + 1 :]
         return kept
 
@@ -201,15 +205,20 @@ class Publisher(iostream.IOPubThread):
                 return
 
     def catch_up(self, topic, seen):
-        """Called by the control thread when the key has changed. What is published meanwhile waits in the queue."""
+        """Called by the control thread before it changes the key: what was published until now carries the old
+        signature, which nobody believes any more. What comes later waits in the queue. Returns what is to be called
+        when the key has changed."""
+        changed = threading.Event()
 
         def again():
+            changed.wait(NEW_HOST_SECONDS)
             self._wait_for_host(topic)
             self._sign_until = time.monotonic() + 5
             for parts in self._after(seen):
                 self.socket.send_multipart(self._signed_again(parts))
 
         self.schedule(again)
+        return changed.set
 
     def _main(self):
         while True:
@@ -395,6 +404,13 @@ class Kernel(IPythonKernel):
         super().__init__(**kwargs)
         self.control_handlers["cellkeep_personalise"] = self.cellkeep_personalise
 
+    def set_parent(self, ident, parent, channel="shell"):
+        """A question is no cell: what a thread prints after it still belongs to the cell before."""
+        if parent["header"]["msg_type"] in RUNS_CODE:
+            super().set_parent(ident, parent, channel)
+        else:
+            super(IPythonKernel, self).set_parent(ident, parent, channel)
+
     async def _flush_control_queue(self):
         """ipykernel asks the control thread for a sign of life before every shell message; its answer was never
         waited for."""
@@ -416,6 +432,7 @@ class Kernel(IPythonKernel):
         `mode` says what it is a clone of: "fresh" of a template, "fork" of another session, "resume" of this
         very session, whose user's generators and clients must notice nothing.
         """
+        key_changed = None
         try:
             content = parent["content"]
             key = content["key"].encode("ascii")
@@ -428,6 +445,8 @@ class Kernel(IPythonKernel):
                 raise ValueError("key, at least 16 bytes of seed, and text in env are wanted")
             if mode not in ("fresh", "fork", "resume") or (mode != "fresh" and not topic):
                 raise ValueError("mode must be fresh, fork or resume, the latter two with a topic")
+            if topic:
+                key_changed = self.iopub_thread.catch_up(topic, seen)
             if cwd:
                 os.chdir(cwd)
             os.environ.update(env)
@@ -442,11 +461,11 @@ class Kernel(IPythonKernel):
                 new_authkey()
             self.session.digest_history.clear()
             self.session.key = key
-            if topic:
-                self.iopub_thread.catch_up(topic, seen)
             reply = {"status": "ok"}
         except Exception as e:
             reply = {"status": "error", "ename": type(e).__name__, "evalue": str(e), "traceback": []}
+        if key_changed:
+            key_changed()
         self.session.send(stream, "cellkeep_personalise_reply", reply, parent, ident=ident)
 
 
