@@ -140,7 +140,8 @@ struct ac *ac_open(const struct ac_opts *o, struct ck_err *err)
     uv_timer_init(o->loop, &a->timer);
     a->timer.data = a;
     struct zs_opts z = {.loop = o->loop, .zctx = o->zctx, .type = ZMQ_DEALER, .identity = IDENTITY, .port = o->port,
-                        .max_parts = 3, .receive_hwm = 128, .send_hwm = AC_REQUESTS_MAX, .on_message = on_message, .user = a};
+                        .max_parts = 3, .receive_hwm = 128, .send_hwm = AC_REQUESTS_MAX, .on_message = on_message,
+                        .user = a};
     a->z = zs_open(&z, err);
     if (!a->z) {
         ac_close(a);

@@ -82,8 +82,8 @@ static void restore(const json_t *o, struct bconf *out, struct ck_err *err)
     out->restore = !strcmp(mode, "resume") ? BCONF_RESUME : !strcmp(mode, "fork") ? BCONF_FORK : BCONF_TEMPLATE;
     if (!ck_uuid_valid(layer) || out->restore == BCONF_TEMPLATE || out->pool)
         ck_fail(err, 500, "bad_config",
-                "bridge configuration: \"restore\" needs the UUID of a layer and mode resume or fork, and \"pool\" must "
-                "be false");
+                "bridge configuration: \"restore\" needs the UUID of a layer and mode resume or fork, and "
+                "\"pool\" must be false");
     else
         snprintf(out->layer, sizeof out->layer, "%s", layer);
 }

@@ -285,8 +285,8 @@ static int prepare(struct process *p, struct ck_err *err)
     mallopt(M_MMAP_THRESHOLD, 256 * 1024);
     mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
     raise_file_limit();
-    return read_config(p, err) || load_template(&p->b, err) || lock_folder(p, err) || open_socket(p, err) || enter_jail(p, err) ||
-           make_disk(&p->b, err) ? -1 : 0;
+    return read_config(p, err) || load_template(&p->b, err) || lock_folder(p, err) || open_socket(p, err) ||
+           enter_jail(p, err) || make_disk(&p->b, err) ? -1 : 0;
 }
 
 int ck_cmd_bridge(int argc, char **argv)

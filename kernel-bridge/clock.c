@@ -45,7 +45,8 @@ static void ask(struct bridge *b)
     b->clock.rounds++;
     b->clock.expected_us = b->clock.best_us;
     b->clock.asked_us = ck_mono_us();
-    json_t *o = json_pack("{s:s,s:I}", "op", "set_time", "time_us", (json_int_t)(ck_wall_us() + b->clock.best_us / 2));
+    json_int_t there = ck_wall_us() + b->clock.best_us / 2;
+    json_t *o = json_pack("{s:s,s:I}", "op", "set_time", "time_us", there);
     if (ac_request(b->ac, o, ck_slice("", 0), BR_AGENT_MS, answered, b, &err) < 0)
         finish(b, &err);
 }

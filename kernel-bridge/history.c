@@ -71,7 +71,8 @@ static int put_log(struct hist_image *o, const struct evlog *l)
 static int put_session(void *user, const struct cons_seen *s)
 {
     struct ck_buf *b = user;
-    return put_text(b, s->name) || put(b, s->acked, 8) || put(b, (uint64_t)(s->owner + 1), 2) ? -1 : 0;
+    unsigned owner = (unsigned)s->owner + 1; // 0 = none
+    return put_text(b, s->name) || put(b, s->acked, 8) || put(b, owner, 2) ? -1 : 0;
 }
 
 static int put_consumers(struct hist_image *o, const struct consumers *t)

@@ -85,7 +85,7 @@ static void same_log(const struct evlog *a, const struct evlog *b)
         assert_int_equal(evlog_slot(b, seq, &y), 1);
         assert_int_equal(!x.frame, !y.frame);
         assert_int_equal(x.dropped_bytes, y.dropped_bytes);
-        if (!x.frame)
+        if (!x.frame || !y.frame)
             continue;
         assert_true(x.tag.kind == y.tag.kind && x.tag.class == y.tag.class && x.tag.channel == y.tag.channel);
         assert_string_equal(x.tag.cell, y.tag.cell);

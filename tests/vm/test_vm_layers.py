@@ -337,15 +337,77 @@ def test_a_busy_kernel_goes_on_in_the_fork_and_its_output_is_whole(vm):
             assert out(fc, "print(done)") == "True\n"
             assert fc.info()["state"] == "idle"
             evs = events(fc)
-            mine = [(h, p) for h, p in evs if h["ev"] == "msg" and h["pid"] == cell and h["mt"] == "stream"]
-            text = "".join(json.loads(p[3])["text"] for _, p in mine)
-            lines = text.split()
+            lines = streamed(evs, cell).split()
             assert lines and lines == [str(i) for i in range(int(lines[0]), 60)], lines
             assert int(lines[0]) <= 30
         # and the source's cell has noticed nothing
         got = c.events(lambda h: h.get("ev") == "cell", 60)
         final = json.loads(got[-1][1][0])
         assert final["status"] == "ok" and final["stdout"] == "".join("%d\n" % i for i in range(60))
+
+
+def streamed(evs, parent):
+    return "".join(json.loads(p[3])["text"] for h, p in evs
+                   if h["ev"] == "msg" and h["mt"] == "stream" and h["pid"] == parent)
+
+
+def test_output_of_a_thread_is_neither_lost_nor_doubled_by_a_pause(vm):
+    b = vm.session()
+    with b.connect() as c:
+        cell, _ = c.execute("""
+import threading, time
+def run():
+    for i in range(200):
+        print(i, flush=True)
+        time.sleep(0.05)
+threading.Thread(target=run).start()
+""")
+        c.call("attach", **{"from": 0, "mode": "cell", "cell": cell})
+        c.events(lambda h: h.get("ev") == "cell")
+    for _ in range(2):
+        time.sleep(1.5)
+        layer, _answer = pause(b)
+        b = vm.resume(b, layer)
+    with b.connect() as c:
+        wait_for("the thread has ended", 60, lambda: streamed(events(c), cell).endswith("199\n"))
+        assert streamed(events(c), cell) == "".join("%d\n" % i for i in range(200))
+
+
+def test_a_kernel_that_waits_for_stdin_is_interrupted_in_the_fork(vm):
+    b = vm.session()
+    with b.connect() as c, b.connect() as other:
+        cell, _ = c.execute("answer = input('? ')", allow_stdin=True)
+        c.call("attach", **{"from": 0, "mode": "cell", "cell": cell})
+        c.events(lambda h: h.get("ev") == "input")
+        layer, _ = checkpoint(b, other)
+        f = vm.fork(b, layer)
+        with f.connect() as fc:
+            assert out(fc, "print('answer' in dir())", timeout=60) == "False\n"
+        c.call("stdin", cell=cell, value="yes")
+        c.events(lambda h: h.get("ev") == "cell")
+        assert out(c, "print(answer)") == "yes\n"
+
+
+def test_a_restore_that_does_not_confirm_is_destroyed_and_may_be_tried_again(vm):
+    b = vm.session()
+    with b.connect() as c:
+        out(c, "x = 5")
+    layer, _ = pause(b)
+    path = os.path.join(b.dir, "layers", layer, "session.json")
+    with open(path) as f:
+        good = json.load(f)
+    for wrong in ({**good, "agent_key": "00" * 32}, {**good, "kernel_key": "nonsense"}):
+        with open(path, "w") as f:
+            json.dump(wrong, f)
+        with pytest.raises(NotReady) as e:
+            vm.resume(b, layer)
+        assert "did not answer in time" in str(e.value)
+        assert not [p for p in procs.mentioning(b.dir) if p != os.getpid()], "something of it still runs"
+        assert os.path.exists(os.path.join(b.dir, "paused.json"))
+    with open(path, "w") as f:
+        json.dump(good, f)
+    with vm.resume(b, layer).connect() as c:
+        assert out(c, "print(x)") == "5\n"
 
 
 def test_a_layer_that_cannot_be_restored_is_refused_and_stays(vm):
