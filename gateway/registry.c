@@ -31,7 +31,7 @@ struct registry *registry_new(const struct registry_options *opt)
 
 struct session *registry_find(struct registry *r, const char *id)
 {
-    for (struct entry *e = r->first; e; e = e->next)
+    for (struct entry *e = *entry_bucket(r, id); e; e = e->same)
         if (!strcasecmp(e->pub.id, id))
             return &e->pub;
     return NULL;

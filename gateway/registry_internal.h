@@ -16,11 +16,14 @@ struct deletion_waiter {
     void *user;
 };
 
+#define REGISTRY_BUCKETS 1024
+
 // What the registry keeps about a session beside what everybody sees. `pub` is first.
 struct entry {
     struct session pub;
     struct registry *reg;
     struct entry *next, *prev; // in the list, by creation
+    struct entry *same;        // the next of its bucket
     int refs;                  // the list holds one
     struct bridge_proc *proc;  // NULL once its process is known to be gone and its folder removed
     struct bridge_link *follow;
@@ -46,6 +49,7 @@ struct registry {
     char template_dir[PATH_MAX], sessions_dir[PATH_MAX], accelerator[8];
     int memory_mb;
     struct entry *first, *last;
+    struct entry *bucket[REGISTRY_BUCKETS]; // of the same entries, by id
     struct js_entry *js_first, *js_last;
     size_t nlive;     // in the list and not dead
     size_t ncreating;
@@ -64,6 +68,7 @@ struct registry {
 // session.c
 struct entry *entry_new(struct registry *r, const char *id); // one reference; metadata and timeouts are {}
 void entry_set_state(struct entry *e, enum session_state state, const char *reason); // keeps nlive; stores a death
+struct entry **entry_bucket(struct registry *r, const char *id); // upper and lower case are the same
 void entry_link(struct entry *e);
 void entry_unlink(struct entry *e);
 

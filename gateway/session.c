@@ -57,9 +57,20 @@ void session_unref(struct session *s)
     free(s);
 }
 
+struct entry **entry_bucket(struct registry *r, const char *id)
+{
+    uint32_t h = 2166136261u;
+    for (; *id; id++)
+        h = (h ^ (uint8_t)(*id | 0x20)) * 16777619u;
+    return &r->bucket[h % REGISTRY_BUCKETS];
+}
+
 void entry_link(struct entry *e)
 {
     struct registry *r = e->reg;
+    struct entry **bucket = entry_bucket(r, e->pub.id);
+    e->same = *bucket;
+    *bucket = e;
     e->prev = r->last;
     if (r->last)
         r->last->next = e;
@@ -73,6 +84,10 @@ void entry_link(struct entry *e)
 void entry_unlink(struct entry *e)
 {
     struct registry *r = e->reg;
+    struct entry **at = entry_bucket(r, e->pub.id);
+    while (*at != e)
+        at = &(*at)->same;
+    *at = e->same;
     if (e->prev)
         e->prev->next = e->next;
     else
