@@ -167,20 +167,35 @@ void http_reply_empty(struct http_req *r, int status)
     http_reply_bytes(r, status, NULL, "", 0);
 }
 
-static void error_body(struct ck_buf *b, const struct ck_err *err)
+static void add_member(struct ck_buf *b, const char *before, const char *text)
 {
-    ck_buf_add_str(b, "{\"message\":");
-    ck_buf_add_json_str(b, err->text, strlen(err->text));
-    ck_buf_add_str(b, ",\"reason\":");
-    ck_buf_add_json_str(b, err->reason, strlen(err->reason));
+    ck_buf_add_str(b, before);
+    ck_buf_add_json_str(b, text, strlen(text));
+}
+
+static bool below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
+}
+
+// On the Jupyter door "reason" is the status in words, as Jupyter's servers have it, and ours is "code".
+static void error_body(struct ck_buf *b, const struct http_req *r, int status, const struct ck_err *err)
+{
+    bool jupyter = r && r->path && (below(r->path, "/api") || below(r->path, "/kernelspecs"));
+    add_member(b, "{\"message\":", err->text);
+    add_member(b, ",\"reason\":", jupyter ? status_text(status) : err->reason);
+    if (jupyter)
+        add_member(b, ",\"code\":", err->reason);
     ck_buf_add_str(b, "}\n");
 }
 
 void http_reply_err(struct http_req *r, const struct ck_err *err)
 {
     struct ck_buf b = CK_BUF_INIT;
-    error_body(&b, err);
-    http_reply_buf(r, err->status >= 400 && err->status <= 599 ? err->status : 500, "application/json", &b);
+    int status = err->status >= 400 && err->status <= 599 ? err->status : 500;
+    error_body(&b, r, status, err);
+    http_reply_buf(r, status, "application/json", &b);
 }
 
 void http_reply_error(struct http_req *r, int status, const char *reason, const char *fmt, ...)
@@ -203,7 +218,7 @@ void reply_own_error(struct http_conn *c, const struct http_req *r, const struct
         conn_kill(c);
         return;
     }
-    error_body(&body, err);
+    error_body(&body, r, err->status, err);
     reply_start_head(&b, c->srv, r, err->status, "application/json");
     ck_buf_printf(&b, "Content-Length: %zu\r\nConnection: close\r\n\r\n", body.n);
     if (!r || !r->head_only)

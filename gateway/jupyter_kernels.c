@@ -15,7 +15,7 @@
 
 void jup_no_such_kernel(struct http_req *r, const char *id)
 {
-    http_reply_error(r, 404, "Not Found", "Kernel does not exist: %.64s", id);
+    http_reply_error(r, 404, "no_such_kernel", "Kernel does not exist: %.64s", id);
 }
 
 struct session *jup_find_kernel(struct http_req *r)

@@ -25,12 +25,12 @@ static void spec_get(struct http_req *r)
     if (jup_kernel_name_known(name))
         http_reply_json(r, 200, jup_spec_model());
     else
-        http_reply_error(r, 404, "Not Found", "Kernel spec not found: %.64s", name);
+        http_reply_error(r, 404, "no_such_kernelspec", "Kernel spec not found: %.64s", name);
 }
 
 static void spec_file(struct http_req *r)
 {
-    http_reply_error(r, 404, "Not Found", "this kernel has no such resource file");
+    http_reply_error(r, 404, "no_such_file", "this kernel has no such resource file");
 }
 
 static void status_get(struct http_req *r)

@@ -14,7 +14,7 @@ static struct registry *registry_of(const struct http_req *r) { return http_gate
 
 static void no_such_session(struct http_req *r)
 {
-    http_reply_error(r, 404, "Not Found", "Session not found: session_id=%.64s", http_param(r, "id"));
+    http_reply_error(r, 404, "no_such_session", "Session not found: session_id=%.64s", http_param(r, "id"));
 }
 
 static void reply_session(struct http_req *r, int status, const struct jsession *j, const struct session *kernel)

@@ -229,3 +229,26 @@ def test_jupyter_sessions_bind_a_path_to_a_kernel(api):
     assert r.status == 200 and r.json()["path"] == "b.ipynb"
     assert api.delete("/api/sessions/" + s["id"]).status == 204
     assert api.get("/api/kernels/" + s["kernel"]["id"]).status == 404
+
+
+@pytest.mark.parametrize("method,path,status,reason,code", [
+    ("GET", "/api/kernels/1-2-3-4-5", 404, "Not Found", "no_such_kernel"),
+    ("GET", "/api/kernels/00000000-0000-4000-8000-000000000000", 404, "Not Found", "no_such_kernel"),
+    ("DELETE", "/api/sessions/1-2-3-4-5", 404, "Not Found", "no_such_session"),
+    ("GET", "/api/kernelspecs/nope", 404, "Not Found", "no_such_kernelspec"),
+    ("GET", "/kernelspecs/python3/logo.png", 404, "Not Found", "no_such_file"),
+    ("GET", "/api/contents", 404, "Not Found", "not_found"),
+    ("PUT", "/api/kernels", 405, "Method Not Allowed", "method_not_allowed")])
+def test_errors_are_as_those_of_a_jupyter_server(api, method, path, status, reason, code):
+    r = api.request(method, path)
+    assert (r.status, r.json()["reason"], r.json()["code"]) == (status, reason, code), r
+    if path.startswith("/api/kernels/"):
+        assert path.split("/")[-1] in r.json()["message"]
+
+
+def test_without_a_token_a_jupyter_client_is_told_so_in_its_own_words(gateway):
+    from harness.client import Client
+    r = Client("127.0.0.1", gateway.port, None).get("/api/kernels")
+    assert (r.status, r.json()["message"], r.json()["reason"]) == (403, "Forbidden", "Forbidden")
+    r = Client("127.0.0.1", gateway.port, None).get("/v1/sessions")
+    assert (r.status, r.json()["reason"]) == (403, "forbidden") and "code" not in r.json()

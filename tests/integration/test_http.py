@@ -42,7 +42,8 @@ class Reply:
         self.status, self.headers, self.body = status, headers, body
 
     def reason(self):
-        return json.loads(self.body)["reason"]
+        said = json.loads(self.body)
+        return said.get("code", said["reason"])  # the Jupyter door has the word in "code"
 
 
 def read_reply(f, no_body=False):
