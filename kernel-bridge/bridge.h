@@ -187,6 +187,7 @@ void br_health_start(struct bridge *b); // health.c
 
 // setup.c
 int br_setup(struct bridge *b, struct ck_err *err); // starts; b->on_setup tells
+void br_setup_load(struct bridge *b); // b->layer into b->machine, a QEMU that waits; then
 void br_setup_run(struct bridge *b); // the rest of it, of a machine that is restored but stands still
 void br_vm_exit(struct ck_machine *m, const struct ck_machine_exit *how, void *user);
 

@@ -1,13 +1,15 @@
 // Rolling back: an older VM of this session takes the place of the one that runs. It is loaded beside
 // the running one (on ports and a disk of its own), so that a layer that cannot be loaded costs
 // nothing; then the clients' work is ended, the old VM goes, and the rest is the set-up of every
-// session. Consumers, connections and the log stay. Must never let two VMs of a session run at once.
+// session. Consumers, connections and the log stay. A VM that is too large to be there twice goes
+// before the older one is loaded. Must never let two VMs of a session run at once.
 #include "common/ck_fs.h"
 #include "common/ck_log.h"
 #include "kernel-bridge/bridge.h"
 
 #include <stdlib.h>
 
+#define BESIDE_MAX (512ull << 20) // of a layer's memory: what a session may have beyond its own (bridge_main.c) is 1 GiB
 #define OTHER_PORTS 10 // between the guest's own numbers and those of every second VM of a session
 
 struct loading {
@@ -108,7 +110,15 @@ static void sweep(struct bridge *b)
         free(s);
 }
 
-static void take_over(struct bridge *b)
+static void old_gone(void *user)
+{
+    struct bridge *b = user;
+    if (b->state == BR_ROLLBACK)
+        br_setup_load(b);
+}
+
+// loaded: the older VM is whole and only has to run.
+static void take_over(struct bridge *b, bool loaded)
 {
     char why[100];
     struct ck_machine *old = b->machine;
@@ -119,14 +129,15 @@ static void take_over(struct bridge *b)
     end_present(b, why);
     b->machine = b->life.next;
     b->life.next = NULL;
-    ck_machine_close(old, NULL, NULL);
+    ck_machine_close(old, loaded ? NULL : old_gone, b);
     sweep(b); // of the old VM: what it held that a layer needs lies in the layer's folder
     snprintf(b->disk, sizeof b->disk, "%s", b->life.disk);
     memcpy(b->port, b->life.port, sizeof b->port);
     b->execution_count = b->frozen.execution_count;
     b->usage.cpu_ms = -1; // the kernel's clock of its own went back too
     br_state_event(b, why);
-    br_setup_run(b);
+    if (loaded)
+        br_setup_run(b);
 }
 
 // ---- the older VM comes -------------------------------------------------------------------------
@@ -142,7 +153,7 @@ static void restored(struct ck_machine *m, const struct ck_err *err, void *user)
     } else if (br_check_alive(b, &e)) { // it died meanwhile
         give_up(b, &e);
     } else {
-        take_over(b);
+        take_over(b, true);
     }
 }
 
@@ -152,8 +163,12 @@ static void started(struct ck_machine *m, const struct ck_err *err, void *user)
     struct ck_err e = CK_ERR_INIT;
     if (m != b->life.next)
         return;
-    if (err || ck_machine_restore_layer(m, &b->layer, restored, b, &e))
+    if (err || br_check_alive(b, &e))
         give_up(b, err ? err : &e);
+    else if (b->layer.info.ram.bytes > BESIDE_MAX)
+        take_over(b, false);
+    else if (ck_machine_restore_layer(m, &b->layer, restored, b, &e))
+        give_up(b, &e);
 }
 
 // Inside the private network all ports are free but those of the running VM.

@@ -266,6 +266,13 @@ static void restored(struct ck_machine *m, const struct ck_err *err, void *user)
         br_setup_run(b);
 }
 
+void br_setup_load(struct bridge *b)
+{
+    struct ck_err e = CK_ERR_INIT;
+    if (ck_machine_restore_layer(b->machine, &b->layer, restored, b, &e))
+        fail(b, "restoring the layer", &e);
+}
+
 static void started(struct ck_machine *m, const struct ck_err *err, void *user)
 {
     struct bridge *b = user;
@@ -279,8 +286,7 @@ static void started(struct ck_machine *m, const struct ck_err *err, void *user)
         return;
     }
     if (b->origin != BR_OF_TEMPLATE) {
-        if (ck_machine_restore_layer(m, &b->layer, restored, b, &e))
-            fail(b, "restoring the layer", &e);
+        br_setup_load(b);
         return;
     }
     b->state_fd = -1; // the machine takes it over
