@@ -212,6 +212,9 @@ static void take_line(struct launch *x)
         j = ck_json_parse_object(x->line + 7, strlen(x->line + 7), false, NULL);
     ck_fail(&x->err, 500, "session_failed", "a session could not be started: %s",
             ck_json_str(j, "message", ck_json_str(j, "text", "its process said nothing that is understood", NULL), NULL));
+    const char *reason = ck_json_str(j, "reason", "", NULL);
+    if (!strcmp(reason, "folder_in_use"))
+        ck_fail(&x->err, 409, "folder_in_use", "another process of the session runs");
     finish(x);
 }
 

@@ -5,6 +5,7 @@
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
 #include "common/ck_json.h"
+#include "gateway/layer_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,7 +74,7 @@ static int check_uid(struct launch *x)
         return 0;
     uid_t uid = uid_pool_uid(x->l->uids, x->p->slot);
     for (int waited = 0; !uid_is_idle(uid); waited += 20) {
-        if (x->kind != LAUNCH_RESUME || waited >= UID_WAIT_MS)
+        if (x->kind != LAUNCH_RESUME || x->tries || waited >= UID_WAIT_MS)
             return ck_fail(&x->err, 503, "uid_in_use", "uid %u is in use", (unsigned)uid);
         nanosleep(&pause, NULL);
     }
@@ -142,6 +143,11 @@ static int open_log(int dir)
 void launch_prepare(struct launch *x)
 {
     int fds[2];
+    // First of all: whoever has the lock is about to use the folder as it is, and its uid.
+    if (x->kind == LAUNCH_RESUME && folder_locked(x->p->dir)) {
+        ck_fail(&x->err, 409, "folder_in_use", "another process of the session runs");
+        return;
+    }
     if (check_uid(x))
         return;
     if (x->kind == LAUNCH_POOL && mkdir(x->p->dir, 0700)) {

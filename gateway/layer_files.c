@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -289,6 +290,32 @@ void layer_tidy(const char *session_dir, const struct layer_wants *w)
     if (!t.unsure)
         each_entry(layers, LAYERS_MAX, tidy_entry, &t);
     free(t.needed);
+}
+
+// --- bridges -------------------------------------------------------------------------------------------
+
+struct ck_proc_id folder_bridge(const char *session_dir)
+{
+    struct ck_proc_id none = {0, 0}, p;
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    CK_CLEAN_FD int dir = open_folder(AT_FDCWD, session_dir);
+    struct stat st;
+    if (dir < 0 || read_small(dir, "bridge.json", &text, &st))
+        return none;
+    CK_CLEAN_JSON json_t *j = ck_json_parse_object(text.p, text.n, false, NULL);
+    if (!j || ck_json_int(j, "version", 0, NULL) != 1)
+        return none;
+    p.pid = (pid_t)ck_json_int(j, "pid", 0, NULL);
+    p.start = (uint64_t)ck_json_int(j, "start", 0, NULL);
+    return p.pid > 0 && ck_proc_alive(p) ? p : none;
+}
+
+bool folder_locked(const char *session_dir)
+{
+    struct stat st;
+    CK_CLEAN_FD int dir = open_folder(AT_FDCWD, session_dir);
+    CK_CLEAN_FD int fd = dir >= 0 ? open_plain(dir, "bridge.lock", &st) : -1;
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
 }
 
 // --- paused.json ---------------------------------------------------------------------------------------

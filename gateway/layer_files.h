@@ -1,10 +1,11 @@
 // The files of layers in sessions' folders (docs/PROTOCOL.md section 7): sealing what a bridge made,
-// hard links for forks, removing what nobody needs, and paused.json. Everything here blocks and is for
+// hard links for forks, removing what nobody needs, paused.json and bridge.json. Everything here blocks and is for
 // the thread pool, or for the time before the loop runs. Folders belong to bridges, which may have been
 // broken out of: nothing follows a symbolic link, waits for a pipe or trusts a name.
 #pragma once
 #include "common/ck_crypto.h"
 #include "common/ck_error.h"
+#include "common/ck_proc.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -31,6 +32,11 @@ struct layer_wants { // of one session
 // Removes the layers of the folder that are not wanted, but for disks that something lies on. When it
 // cannot tell, it removes nothing.
 void layer_tidy(const char *session_dir, const struct layer_wants *w);
+
+// The bridge of a folder by its bridge.json; pid 0 when there is none or it is not running.
+struct ck_proc_id folder_bridge(const char *session_dir);
+// Whether a bridge lives in the folder, one that has not written its bridge.json yet too.
+bool folder_locked(const char *session_dir);
 
 // The layer of a paused session by its paused.json, and since when (wall clock). -1 = not paused.
 int layer_paused(const char *session_dir, const char *session, char layer[CK_UUID_MAX], int64_t *since_us);

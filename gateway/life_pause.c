@@ -17,6 +17,37 @@
 #define RETRY_MS 100
 #define RETRIES_MS 2000 // a session that seems idle may be asked about its usage just now, or look for files
 
+struct retry {
+    uv_timer_t timer;
+    struct entry *e;
+    void (*again)(struct entry *e);
+};
+
+static void on_retry_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
+
+static void on_retry(uv_timer_t *t)
+{
+    struct retry *r = t->data;
+    uv_close((uv_handle_t *)t, on_retry_closed);
+    r->again(r->e);
+}
+
+// For the operation under way, which holds e.
+static void try_again(struct entry *e, void (*again)(struct entry *e))
+{
+    struct retry *r = calloc(1, sizeof *r);
+    if (!r)
+        abort();
+    r->e = e;
+    r->again = again;
+    r->timer.data = r;
+    uv_timer_init(e->reg->loop, &r->timer);
+    uv_timer_start(&r->timer, on_retry, RETRY_MS, 0);
+}
+
 // --- pausing -------------------------------------------------------------------------------------------
 
 static void goes_on(struct entry *e, const struct ck_err *err)
@@ -69,36 +100,13 @@ static void on_process_gone(void *user)
 
 static void ask(struct entry *e);
 
-struct retry {
-    uv_timer_t timer;
-    struct entry *e;
-};
-
-static void on_retry_closed(uv_handle_t *h)
-{
-    free(h->data);
-}
-
-static void on_retry(uv_timer_t *t)
-{
-    struct retry *r = t->data;
-    uv_close((uv_handle_t *)t, on_retry_closed);
-    ask(r->e);
-}
-
 // True when the bridge was busy with something that is not worth telling, and is asked again.
 static bool again(struct entry *e, const struct ck_err *err)
 {
     if (strcmp(err->reason, "session_busy") != 0 || e->closing || e->pub.state != SESSION_IDLE || e->life.idle_us ||
         ck_mono_ms() - e->life.began_ms > RETRIES_MS)
         return false;
-    struct retry *r = calloc(1, sizeof *r);
-    if (!r)
-        return false;
-    r->e = e;
-    r->timer.data = r;
-    uv_timer_init(e->reg->loop, &r->timer);
-    uv_timer_start(&r->timer, on_retry, RETRY_MS, 0);
+    try_again(e, ask);
     return true;
 }
 
@@ -175,7 +183,7 @@ static void resume_failed(struct entry *e, const struct ck_err *err)
     char dir[PATH_MAX], layer[CK_UUID_MAX];
     int64_t since;
     entry_dir(e, dir);
-    if (!e->closing && layer_paused(dir, e->pub.id, layer, &since)) { // it had taken the layer, and died
+    if (layer_paused(dir, e->pub.id, layer, &since)) { // it had taken the layer, and died
         ck_fail(&told, 410, "session_dead", "the session ended right after it was resumed: %s", err->text);
         entry_set_state(e, SESSION_DEAD, told.text);
         life_tell(e, SESSION_RUNS); // so that they find out
@@ -185,18 +193,11 @@ static void resume_failed(struct entry *e, const struct ck_err *err)
     life_end(e, &told);
 }
 
-static void on_resumed(void *user, struct bridge_proc *p, const struct ck_err *err)
+static void resume_start(struct entry *e);
+
+static void runs(struct entry *e)
 {
-    struct entry *e = user;
-    e->life.launch = NULL;
-    if (err || e->closing) {
-        if (err)
-            resume_failed(e, err);
-        else
-            life_end(e, NULL);
-        return;
-    }
-    ck_log(CK_LOG_INFO, "life", "resumed id=%s pid=%d", e->pub.id, (int)p->proc.pid);
+    ck_log(CK_LOG_INFO, "life", "resumed id=%s pid=%d", e->pub.id, (int)e->proc->proc.pid);
     snprintf(e->life.base, sizeof e->life.base, "%s", e->life.layer);
     e->life.base_known = e->life.tidy_wanted = true;
     e->life.layer[0] = 0;
@@ -212,8 +213,54 @@ static void on_resumed(void *user, struct bridge_proc *p, const struct ck_err *e
     session_unref(&e->pub);
 }
 
+// A bridge that an earlier gateway, killed since, started for the folder: it is as good as ours.
+static bool adopt(struct entry *e)
+{
+    char dir[PATH_MAX];
+    entry_dir(e, dir);
+    struct ck_proc_id p = folder_bridge(dir);
+    if (p.pid)
+        e->proc->proc = p;
+    return p.pid != 0;
+}
+
+static void resume_again(struct entry *e)
+{
+    if (e->closing)
+        life_end(e, NULL);
+    else
+        resume_start(e);
+}
+
+static void on_resumed(void *user, struct bridge_proc *p, const struct ck_err *err)
+{
+    struct entry *e = user;
+    (void)p;
+    e->life.launch = NULL;
+    if (e->closing)
+        life_end(e, err);
+    else if (!err || adopt(e))
+        runs(e);
+    else if (!strcmp(err->reason, "folder_in_use") && ck_mono_ms() - e->life.began_ms < SESSION_RESUME_MS)
+        try_again(e, resume_again);
+    else
+        resume_failed(e, err);
+}
+
+static void on_adopted(struct entry *e)
+{
+    if (e->closing)
+        life_end(e, NULL);
+    else
+        runs(e);
+}
+
 static void resume_start(struct entry *e)
 {
+    if (adopt(e)) {
+        try_again(e, on_adopted); // never from inside a start
+        return;
+    }
     int64_t cell_ms = 1000 * entry_limit_s(e, "cell_s", e->reg->config->cell_timeout_ms / 1000);
     e->life.launch = launcher_resume(e->reg->launcher, e->proc, e->life.layer, cell_ms, on_resumed, e);
 }

@@ -191,6 +191,8 @@ void registry_end(struct entry *e)
     char dir[PATH_MAX];
     entry_dir(e, dir);
     struct ck_proc_id proc = e->proc ? e->proc->proc : (struct ck_proc_id){0, 0};
+    if (!proc.pid) // paused, as far as we know; an earlier gateway may have begun to resume it
+        proc = folder_bridge(dir);
     bridge_end(e->reg->loop, dir, e->pub.socket, proc, end_reason(e->reg), on_ended, e);
 }
 

@@ -26,7 +26,7 @@ static enum session_state state_of(const char *word)
 static void take_state(struct entry *e, const char *word, const char *reason)
 {
     enum session_state state = state_of(word);
-    if (state != SESSION_PAUSED && life_reachable(e->pub.state, e->life.op))
+    if (state != SESSION_PAUSED && e->pub.state != SESSION_PAUSED)
         entry_set_state(e, state, reason);
 }
 

@@ -2,8 +2,6 @@
 // process lives (by pid *and* start time) go on; known ones without a process are paused, when their
 // folder says so, or else dead, but stay in the list; pooled bridges that fit are used again; everything else is ended and removed. Runs before
 // the loop; talking to bridges happens afterwards, in the background.
-#include "common/ck_clean.h"
-#include "common/ck_fs.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "gateway/bridge_end.h"
@@ -66,21 +64,6 @@ static void add_checkpoint(void *user, const struct store_checkpoint *row)
 static void add_jsession(void *user, const struct store_jsession *row)
 {
     registry_js_restore(user, row);
-}
-
-// pid and start of the bridge of a folder; pid 0 when there is none or it is not running.
-static struct ck_proc_id read_bridge_json(const char *dir)
-{
-    struct ck_proc_id none = {0, 0}, p;
-    char path[PATH_MAX + 16];
-    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
-    CK_CLEAN_JSON json_t *j = NULL;
-    snprintf(path, sizeof path, "%s/bridge.json", dir);
-    if (ck_read_file(path, 4096, &text, NULL) || !(j = ck_json_parse_object(text.p, text.n, false, NULL)))
-        return none;
-    p.pid = (pid_t)ck_json_int(j, "pid", 0, NULL);
-    p.start = (uint64_t)ck_json_int(j, "start", 0, NULL);
-    return p.pid > 0 && ck_json_int(j, "version", 0, NULL) == 1 && ck_proc_alive(p) ? p : none;
 }
 
 // --- strangers: bridges that no row knows ----------------------------------------------------------------
@@ -157,7 +140,10 @@ static void take_up(struct entry *e, struct bridge_proc *b)
         e->pub.paused_us = 0;
         follow_start(e);
     } else if (life_found_paused(e)) {
+        struct ck_err err = CK_ERR_INIT;
         e->pub.paused_us = since ? since : e->pub.paused_us; // the database's word, when it has one
+        if (folder_locked(b->dir)) // an earlier gateway was about to resume it
+            life_want(e, NULL, NULL, &err);
     } else
         entry_set_state(e, SESSION_DEAD, "the session's process ended while no gateway was running");
 }
@@ -170,7 +156,7 @@ static void look_at(struct registry *r, const char *id)
     snprintf(dir, sizeof dir, "%.4000s/%s", r->sessions_dir, id);
     if (lstat(dir, &st) || !S_ISDIR(st.st_mode))
         return;
-    if (launcher_adopt(r->launcher, id, read_bridge_json(dir), st.st_uid, &b))
+    if (launcher_adopt(r->launcher, id, folder_bridge(dir), st.st_uid, &b))
         return;
     struct session *s = registry_find(r, id);
     if (s)

@@ -25,9 +25,12 @@ static void reply_dead(struct http_req *r, const struct session *s)
 
 void v1_reply_err(struct http_req *r, const struct ck_err *err)
 {
-    struct session *s = strcmp(err->reason, "bridge_gone") ? NULL : session_of(r);
+    bool gone = !strcmp(err->reason, "bridge_gone");
+    struct session *s = gone ? session_of(r) : NULL;
     if (s && s->state == SESSION_DEAD)
         reply_dead(r, s);
+    else if (gone && !s)
+        http_reply_error(r, 404, "no_such_session", "the session was deleted meanwhile");
     else
         http_reply_err(r, err);
 }

@@ -65,6 +65,7 @@ class Machine:
         self.kernel = None
         self.agent = None
         self.running = threading.Event()
+        self.frozen = bytes(4096)
         self.past = None  # of a layer, until the guest runs
         self.ram = self.map_ram()
         self.faults = set((find(opts, "-name", r"fault=(.*)") or "").split("+")) - {""}
@@ -82,13 +83,13 @@ class Machine:
         with open(path, "rb") as f:
             return mmap.mmap(f.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
 
-    def frozen(self):
-        """The guest as bytes; its memory is marked as belonging to them."""
+    def freeze(self):
+        """stop: the guest as bytes; its memory is marked as belonging to them."""
         if not self.kernel:
-            return bytes(4096)
+            return
         mark = uuid.uuid4().hex
         self.ram[MARK_AT:MARK_AT + len(mark)] = mark.encode()
-        return json.dumps({"mark": mark, "kernel": self.kernel.frozen(), "agent": self.agent.frozen()}).encode()
+        self.frozen = json.dumps({"mark": mark, "kernel": self.kernel.frozen(), "agent": self.agent.frozen()}).encode()
 
     def thaw(self, state):
         if state.strip(b"\0"):

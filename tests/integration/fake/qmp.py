@@ -118,6 +118,7 @@ class Qmp:
     def do_stop(self, args, received):
         was, self.status = self.status, "paused"
         self.machine.running.clear()
+        self.machine.freeze()
         return {}, (lambda: self.event("STOP")) if was == "running" else None
 
     # --- layers: disks are only counted, the state is the guest's own -----------------------------
@@ -146,11 +147,11 @@ class Qmp:
         raise RuntimeError("there is no such job")
 
     def do_xen_save_devices_state(self, args, received):
-        if "save-fails" in self.machine.faults:
+        if self.machine.kernel and "save-fails" in self.machine.faults:  # of a session, not of the template
             raise RuntimeError("told to fail")
-        if "save-dies" in self.machine.faults:
+        if self.machine.kernel and "save-dies" in self.machine.faults:
             self.machine.exit(1)
-        state = b"fake state" + self.machine.frozen()
+        state = b"fake state" + self.machine.frozen
         name = args["filename"].removeprefix("/dev/fdset/")
         if name.isdigit():
             for fd in self.sets[int(name)]:
