@@ -229,11 +229,12 @@ static void source_done(void *user, struct session *s, const struct ck_err *err)
     f->source = NULL;
     if (err && !f->err.status)
         f->err = *err;
-    if (f->linked)
-        launch_all(f); // also when it is to end: launches remove their folders
-    else
+    if (!f->linked) {
         finish(f);
-    if (f->linked && (f->err.status || f->cancelled))
+        return;
+    }
+    launch_all(f); // also when it is to end: launches remove their folders
+    if (f->err.status || f->cancelled)
         cancel_launches(f);
 }
 
