@@ -290,6 +290,11 @@ static int from_env(struct config *c, char *const *env, struct ck_err *err)
     return 0;
 }
 
+static bool is_option(const char *name, size_t n)
+{
+    return (n == 6 && !strncmp(name, "config", n)) || find(name, n, '-') != NULL;
+}
+
 // Splits argv[*i] ("--name value" or "--name=value") and moves *i on. 1 = --help.
 static int next_option(int argc, char **argv, int *i, size_t *name_len, const char **value, struct ck_err *err)
 {
@@ -299,8 +304,7 @@ static int next_option(int argc, char **argv, int *i, size_t *name_len, const ch
     if (strncmp(a, "--", 2) || !a[2])
         return ck_fail(err, 400, "unknown_option", "\"%.100s\" is not an option; see cellkeep serve --help", a);
     *name_len = strcspn(a + 2, "=");
-    bool known = (*name_len == 6 && !strncmp(a + 2, "config", 6)) || find(a + 2, *name_len, '-');
-    if (!known)
+    if (!is_option(a + 2, *name_len))
         return ck_fail(err, 400, "unknown_option", "there is no option --%.*s; see cellkeep serve --help",
                        *name_len > 60 ? 60 : (int)*name_len, a + 2);
     if (a[2 + *name_len]) {
@@ -316,7 +320,7 @@ static int next_option(int argc, char **argv, int *i, size_t *name_len, const ch
 // Only looks for --config (the file comes before the other options), and for --help.
 static int find_config_file(int argc, char **argv, const char **path, struct ck_err *err)
 {
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc && argv[i]; i++) {
         size_t n;
         const char *value, *name = argv[i] + 2;
         int rc = next_option(argc, argv, &i, &n, &value, err);
@@ -330,7 +334,7 @@ static int find_config_file(int argc, char **argv, const char **path, struct ck_
 
 static int from_options(struct config *c, int argc, char **argv, struct ck_err *err)
 {
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc && argv[i]; i++) {
         size_t n;
         const char *value, *name = argv[i] + 2;
         if (next_option(argc, argv, &i, &n, &value, err))

@@ -17,7 +17,7 @@
 
 #define READY_MS 90000
 #define RESTORED_MS 40000
-#define UID_TRIES 16
+#define UID_TRIES 64
 
 int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct launcher **out, struct ck_err *err)
 {

@@ -8,6 +8,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define SLOTS 8192
 
@@ -31,6 +32,8 @@ struct uid_pool *uid_pool_new(int base)
     if (!p)
         return NULL;
     p->base = base;
+    // Gateways of one host share the range without knowing of each other: each begins elsewhere.
+    p->next = (int)((unsigned)getpid() * 64 % SLOTS);
     setpwent();
     while ((pw = getpwent()))
         exclude(p, pw->pw_uid);
