@@ -11,7 +11,7 @@ static const struct blimits defaults = {
     .cell_ms = 0,
     .command_ms = 30000,
     .output_bytes = 10u << 20,
-    .message_bytes = 32u << 20,
+    .message_bytes = 104u << 20,
     .artifact_max = 200,
     .queue_max = 64,
 };
@@ -31,9 +31,10 @@ int blimits_apply(struct blimits *l, const json_t *o, struct ck_err *err)
     n.log_bytes = (uint64_t)limit(o, "log_bytes", (int64_t)l->log_bytes, 64 << 10, 4LL << 30, &e);
     n.cell_ms = limit(o, "cell_ms", l->cell_ms, 0, 7LL * 24 * 3600 * 1000, &e);
     n.command_ms = limit(o, "command_ms", l->command_ms, 0, 7LL * 24 * 3600 * 1000, &e);
-    // Six times as much as JSON at worst, and a finished cell must fit into a frame (CK_FRAME_BODY_MAX).
+    // Six times as much as JSON at worst, and a finished cell must fit into a frame (CK_FRAME_BODY_MAX). So
+    // must a message with its event's header.
     n.output_bytes = (uint64_t)limit(o, "output_bytes", (int64_t)l->output_bytes, 4 << 10, 20 << 20, &e);
-    n.message_bytes = (uint64_t)limit(o, "message_bytes", (int64_t)l->message_bytes, 4 << 10, 100 << 20, &e);
+    n.message_bytes = (uint64_t)limit(o, "message_bytes", (int64_t)l->message_bytes, 4 << 10, 128 << 20, &e);
     n.artifact_max = (unsigned)limit(o, "artifact_max", l->artifact_max, 0, 200, &e);
     n.queue_max = (unsigned)limit(o, "queue_max", l->queue_max, 1, 4096, &e);
     if (e.status) {

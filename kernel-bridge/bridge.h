@@ -50,13 +50,13 @@ struct conn;
 
 struct usage {
     int64_t cpu_ms, memory_bytes, peak_memory_bytes, disk_bytes; // -1 = unknown
+    int64_t recent_peak_bytes; // since the look for changes before the last
 };
 
 // How the active cell ends, once it is known that it does.
 struct closing {
     bool decided, changes_asked, changes_done;
-    bool exited; // the kernel exited by itself, without a signal: exit code 1 and not 137
-    int64_t peak_memory_bytes; // that its kernel had when it ended; 0 = not told
+    int64_t peak_memory_bytes; // that its kernel had when it ran out of memory; 0 = not told
     enum cell_status status;
     char ended_by[16], detail[320];
 };
@@ -142,13 +142,26 @@ struct bridge {
     char next_key[65];      // of the kernel that is being started
 
     bool doomed;            // the kernel was sent SIGKILL and its exit is awaited
+    int64_t doomed_until;   // then even that had no effect; 0 = not yet
+    char doomed_why[80];    // in words, for the session's state
     bool restart_wanted;    // the exit that comes is what `restart` asked for
     struct reply_to restart_waiter[BR_WAITERS_MAX];
     unsigned restart_waiters;
+    bool restart_done;      // they are answered as soon as the old kernel's cell has its ending
     uv_timer_t restart_timer;
 
     struct closing closing;
     struct ending winding;   // of a cell that was reported as ended while the kernel still ran it
+    struct {                 // the same cell, until it is known what became of it
+        char id[CK_UUID_MAX]; // "" = none
+        bool told;           // it is finished, and said this:
+        char ended_by[16], detail[320];
+        int64_t timeout_ms;
+    } wound;
+    int64_t interrupt_until;    // an interrupt is on its way: no cell begins until it arrived, or then
+    int64_t interrupt_again_at; // for a cell whose interrupt may have come too early
+    int64_t changes_until;      // the active cell does not wait longer for its artifacts
+    // (all 0 = not)
     struct artifacts *found; // of the active cell, once closing.changes_done
     bool jupyter_changes, jupyter_changes_again; // a look for artifacts of theirs is under way
     struct written written; // files that clients wrote
@@ -225,9 +238,12 @@ void br_restore_sweep(const char *disk); // blocks: removes the disk of a VM tha
 
 // kernel_life.c: exits and restarts
 void br_kernel_exit(struct bridge *b, const json_t *push);
-void br_kernel_kill(struct bridge *b); // SIGKILL through the agent; a fresh one follows its exit
+// SIGKILL through the agent; a fresh one follows its exit. why: what made it necessary, in words.
+void br_kernel_kill(struct bridge *b, const char *why);
+void br_kernel_unkillable(struct bridge *b); // the VM goes
 int br_restart(struct bridge *b, struct reply_to to, struct ck_err *err);
 void br_restart_fail(struct bridge *b, const struct ck_err *err); // answers all waiters
+void br_restart_settled(struct bridge *b); // the old kernel's cell has its ending: answers them, if that was all
 
 // kernel_messages.c: from the kernel into log and tracker
 void br_kernel_message(void *user, const struct kc_message *m);
@@ -252,17 +268,28 @@ void br_cells_step(struct bridge *b, const struct trk_step *step, const struct k
 // The active cell (if its code has not ended by itself) ends like this; artifacts are still asked for
 // unless the VM is gone.
 void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended_by, const char *detail);
-void br_ending_detail(const struct trk_cell *c, char *out, size_t room); // what was tried, in words
 void br_cells_cancel_queued(struct bridge *b, const char *detail);
 void br_cells_vm_died(struct bridge *b);
 void br_cells_shut_down(struct bridge *b, const char *why); // all end as cancelled, with their output so far
 void br_cell_finish(struct bridge *b, const struct artifacts *a); // the closing cell, with what was found
-void br_cell_interrupted(struct bridge *b); // somebody interrupts the kernel
+
+// cell_endings.c
+void br_interrupt(struct bridge *b);         // asks the kernel to interrupt what it runs
+void br_interrupt_sent(struct bridge *b);    // somebody else did
+void br_interrupt_arrived(struct bridge *b); // the kernel or the agent has answered
+void br_cell_interrupted(struct bridge *b);  // a client wants the active cell interrupted
+void br_ending_detail(const struct trk_cell *c, char *out, size_t room); // what was tried, in words
+void br_wound_told(struct bridge *b, const char *ended_by, const char *detail);
+void br_wound_outcome(struct bridge *b, const char *ended_by, const char *what); // what became of it in the end
+void br_wound_rests(struct bridge *b);
+void br_kernel_broken(struct bridge *b); // it cannot be heard: its cell ends, and it is replaced
+void br_endings_reset(struct bridge *b); // the kernel that they were about is gone
 void br_retime(struct bridge *b);
 void br_tick(uv_timer_t *t);
 
 // changes.c: artifacts and usage from the agent
 void br_changes_for_cell(struct bridge *b);
+void br_changes_give_up(struct bridge *b); // the cell ends without; they follow as events
 void br_changes_for_jupyter(struct bridge *b);
 void br_usage_read(struct usage *u, const json_t *o);
 void br_usage_refresh(struct bridge *b);

@@ -22,14 +22,33 @@ void cellbook_add(struct cellbook *b, const char *id, enum cell_status status, s
     b->bytes += frame->n;
 }
 
+// The newest of an id, should a client reuse it; its place in the ring, -1 = not there.
+static int place_of(const struct cellbook *b, const char *id)
+{
+    for (unsigned i = b->n; i-- > 0;)
+        if (!strcmp(b->entry[(b->first + i) % CELLBOOK_MAX].id, id))
+            return (int)((b->first + i) % CELLBOOK_MAX);
+    return -1;
+}
+
 const struct cellbook_entry *cellbook_find(const struct cellbook *b, const char *id)
 {
-    for (unsigned i = b->n; i-- > 0;) { // the newest of an id, should a client reuse it
-        const struct cellbook_entry *e = &b->entry[(b->first + i) % CELLBOOK_MAX];
-        if (!strcmp(e->id, id))
-            return e;
+    int i = place_of(b, id);
+    return i < 0 ? NULL : &b->entry[i];
+}
+
+void cellbook_replace(struct cellbook *b, const char *id, struct ck_blob *frame)
+{
+    int i = frame ? place_of(b, id) : -1;
+    if (i < 0) {
+        ck_blob_unref(frame);
+        return;
     }
-    return NULL;
+    struct cellbook_entry *e = &b->entry[i];
+    b->bytes += frame->n;
+    b->bytes -= e->frame->n;
+    ck_blob_unref(e->frame);
+    e->frame = frame;
 }
 
 void cellbook_free(struct cellbook *b)

@@ -20,5 +20,6 @@ struct cellbook {
 
 // Takes a reference of its own. The newest is kept whatever its size.
 void cellbook_add(struct cellbook *b, const char *id, enum cell_status status, struct ck_blob *frame);
+void cellbook_replace(struct cellbook *b, const char *id, struct ck_blob *frame); // takes frame; NULL: nothing changes
 const struct cellbook_entry *cellbook_find(const struct cellbook *b, const char *id); // NULL = unknown or forgotten
 void cellbook_free(struct cellbook *b);

@@ -146,14 +146,26 @@ static int add_streams(const struct cout *c, struct ck_buf *out, uint64_t droppe
     return 0;
 }
 
-static int add_ending(const struct cell_facts *f, struct ck_buf *out)
+// Always the last thing, so that it can be told anew.
+static int add_ending(const struct cell_ending *e, struct ck_buf *out)
 {
     int bad = 0;
-    if (f->ended_by[0])
-        bad = ck_buf_add_str(out, ",\"ended_by\":") || ck_buf_add_json_str(out, f->ended_by, strlen(f->ended_by));
-    if (!bad && f->detail[0])
-        bad = ck_buf_add_str(out, ",\"detail\":") || ck_buf_add_json_str(out, f->detail, strlen(f->detail));
-    return bad;
+    if (e->ended_by[0])
+        bad = ck_buf_add_str(out, ",\"ended_by\":") || ck_buf_add_json_str(out, e->ended_by, strlen(e->ended_by));
+    if (!bad && e->detail[0])
+        bad = ck_buf_add_str(out, ",\"detail\":") || ck_buf_add_json_str(out, e->detail, strlen(e->detail));
+    return bad || ck_buf_add_str(out, "}");
+}
+
+int cell_json_end_anew(struct ck_slice json, const struct cell_ending *was, const struct cell_ending *now,
+                       struct ck_buf *out)
+{
+    CK_CLEAN_BUF struct ck_buf old = CK_BUF_INIT;
+    if (add_ending(was, &old))
+        return -1;
+    if (old.n > json.n || memcmp(json.p + json.n - old.n, old.p, old.n) != 0)
+        return 1;
+    return ck_buf_add(out, json.p, json.n - old.n) || add_ending(now, out) ? -1 : 0;
 }
 
 int cell_json(const struct cell_facts *f, struct ck_buf *out)
@@ -174,6 +186,6 @@ int cell_json(const struct cell_facts *f, struct ck_buf *out)
                             "},\"truncated\":{\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64
                             ",\"displays\":%" PRIu64 ",\"display_bytes\":%" PRIu64 "}",
                             dropped[0], dropped[1], c->displays_dropped, c->display_bytes_dropped) ||
-              add_ending(f, out);
-    return bad || ck_buf_add_str(out, "}") ? -1 : 0;
+              add_ending(&(struct cell_ending){f->ended_by, f->detail}, out);
+    return bad ? -1 : 0;
 }

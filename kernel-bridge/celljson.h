@@ -31,5 +31,13 @@ struct cell_facts {
 };
 int cell_json(const struct cell_facts *f, struct ck_buf *out); // appends; -1 = no memory
 
+// The same cell with another ending: what became of it was not known when it was told. 1 = it does not
+// end as `was` says.
+struct cell_ending {
+    const char *ended_by, *detail;
+};
+int cell_json_end_anew(struct ck_slice json, const struct cell_ending *was, const struct cell_ending *now,
+                       struct ck_buf *out);
+
 // Text without ANSI escape sequences (CSI, OSC and two-byte ones), appended.
 int cell_strip_ansi(struct ck_slice text, struct ck_buf *out);

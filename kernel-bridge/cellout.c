@@ -194,16 +194,89 @@ static void take_text(struct ck_slice content, const char *key, struct ck_buf *o
         jscan_text(v, out); // what does not fit is cut
 }
 
-void cout_error(struct cout *c, struct ck_slice content)
+static void set_error(struct cout *c, struct ck_slice content)
 {
     struct ck_slice tb;
-    before_output(c);
     c->has_error = true;
     take_text(content, "ename", &c->ename);
     take_text(content, "evalue", &c->evalue);
     ck_buf_free(&c->traceback);
     if (jscan_field(content, "traceback", &tb) && tb.n && tb.p[0] == '[' && tb.n <= COUT_ERROR_MAX)
         ck_buf_add(&c->traceback, tb.p, tb.n);
+}
+
+// An error that the cell did not fail of is output, as a terminal would show it.
+static void error_to_stderr(struct cout *c)
+{
+    struct jscan it = jscan_open(ck_buf_slice(&c->traceback));
+    struct ck_slice key, value;
+    bool any = false;
+    while (c->traceback.n && jscan_next(&it, &key, &value)) {
+        CK_CLEAN_BUF struct ck_buf line = CK_BUF_INIT;
+        if (jscan_text(value, &line) || ck_buf_add_str(&line, "\n"))
+            continue;
+        cout_stream(c, true, ck_buf_slice(&line));
+        any = true;
+    }
+    if (!any) {
+        CK_CLEAN_BUF struct ck_buf line = CK_BUF_INIT;
+        if (!ck_buf_add(&line, c->ename.p, c->ename.n) && !ck_buf_add_str(&line, ": ") &&
+            !ck_buf_add(&line, c->evalue.p, c->evalue.n) && !ck_buf_add_str(&line, "\n"))
+            cout_stream(c, true, ck_buf_slice(&line));
+    }
+    ck_buf_free(&c->ename);
+    ck_buf_free(&c->evalue);
+    ck_buf_free(&c->traceback);
+    c->has_error = false;
+}
+
+static bool same_error(const struct cout *c, struct ck_slice content)
+{
+    CK_CLEAN_BUF struct ck_buf ename = CK_BUF_INIT, evalue = CK_BUF_INIT;
+    take_text(content, "ename", &ename);
+    take_text(content, "evalue", &evalue);
+    return c->has_error && ename.n == c->ename.n && evalue.n == c->evalue.n &&
+           (!ename.n || !memcmp(ename.p, c->ename.p, ename.n)) &&
+           (!evalue.n || !memcmp(evalue.p, c->evalue.p, evalue.n));
+}
+
+static void shown_error(struct cout *c, struct ck_slice content)
+{
+    before_output(c);
+    if (!c->replied) {
+        if (c->has_error)
+            error_to_stderr(c);
+        set_error(c, content);
+    } else if (!same_error(c, content)) { // the reply's stays
+        struct cout kept = *c;
+        c->ename = c->evalue = c->traceback = (struct ck_buf)CK_BUF_INIT;
+        set_error(c, content);
+        error_to_stderr(c);
+        c->ename = kept.ename;
+        c->evalue = kept.evalue;
+        c->traceback = kept.traceback;
+        c->has_error = kept.has_error;
+    }
+}
+
+void cout_reply(struct cout *c, bool failed, struct ck_slice content)
+{
+    bool same = failed && same_error(c, content);
+    if (c->has_error && !same)
+        error_to_stderr(c);
+    if (failed && !same)
+        set_error(c, content);
+    c->replied = true;
+}
+
+void cout_dropped(struct cout *c, const char *type, uint64_t bytes)
+{
+    if (strstr(type, "display_data") || !strcmp(type, "execute_result")) {
+        c->displays_dropped++;
+        c->display_bytes_dropped += bytes;
+    } else if (!strcmp(type, "stream")) {
+        c->text[0].dropped += bytes; // of which of the two its content would tell, which is not looked at
+    }
 }
 
 static void stream_message(struct cout *c, struct ck_slice content)
@@ -235,7 +308,7 @@ void cout_message(struct cout *c, const char *type, struct ck_slice content)
         note_count(c, content);
         add_display(c, content, true);
     } else if (!strcmp(type, "error")) {
-        cout_error(c, content);
+        shown_error(c, content);
     } else if (!strcmp(type, "clear_output")) {
         clear_output(c, content);
     } else if (!strcmp(type, "execute_input")) {

@@ -29,7 +29,7 @@ struct cout {
     struct cout_display *display; // the result is one of them
     size_t displays, room;
     int64_t execution_count; // -1 = unknown
-    bool has_error;
+    bool has_error, replied; // replied: the error, if any, is the reply's
     struct ck_buf ename, evalue, traceback; // plain texts; traceback: raw JSON array
     bool clear_at_next; // clear_output(wait=True)
     uint64_t displays_dropped, display_bytes_dropped;
@@ -39,7 +39,10 @@ void cout_init(struct cout *c, size_t budget);
 void cout_free(struct cout *c); // half-built and zeroed ones too
 void cout_stream(struct cout *c, bool is_stderr, struct ck_slice text); // decoded text
 void cout_message(struct cout *c, const char *msg_type, struct ck_slice content); // any iopub message
-void cout_error(struct cout *c, struct ck_slice content); // error message or failed execute_reply
+// The end of its code as the kernel tells it: execute_reply. That alone says whether it failed; an
+// `error` that was only shown (by code that goes on, or by code that lies) becomes text on stderr.
+void cout_reply(struct cout *c, bool failed, struct ck_slice content);
+void cout_dropped(struct cout *c, const char *msg_type, uint64_t bytes); // an iopub message over the cap
 
 // Appends the text of a stream; the place of what was left out is marked. Whole characters only.
 int cout_text_get(const struct cout_text *t, struct ck_buf *out, uint64_t *dropped);

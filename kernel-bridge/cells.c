@@ -1,5 +1,6 @@
-// /v1 cells from the queue to their ending: sending, deadlines, the ladder of endings, and the
-// finished cell. Every cell that was queued ends exactly once, whatever happens to kernel and VM.
+// /v1 cells from the queue to their ending: sending, cancelling, input, and the finished cell. Every
+// cell that was queued ends exactly once, whatever happens to kernel and VM. What is done to a cell
+// that does not end by itself is in cell_endings.c.
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
@@ -10,13 +11,28 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+// From the start of a cell that was to be interrupted before it began, until it is told again. By then
+// an interrupt that did reach it has shown its effect, on a slow machine too.
+#define INTERRUPT_AGAIN_MS 1000
+
 static void put_event(struct bridge *b, enum ev_kind kind, const char *cell, struct ck_blob *frame)
 {
     struct ev_tag tag = {.kind = kind, .class = EV_OTHER, .cell = cell, .session = ""};
     br_append(b, &tag, frame);
 }
 
-static void reset_closing(struct bridge *b) { b->closing = (struct closing){.decided = false}; }
+static void reset_closing(struct bridge *b)
+{
+    b->closing = (struct closing){.decided = false};
+    b->changes_until = 0;
+}
+
+// An agent that does not tell the peak of the time since it was last asked tells that of the session's life.
+static int64_t peak_of(const struct bridge *b, const struct closing *how)
+{
+    int64_t peak = b->usage.recent_peak_bytes >= 0 ? b->usage.recent_peak_bytes : b->usage.peak_memory_bytes;
+    return how->peak_memory_bytes > 0 && how->peak_memory_bytes > peak ? how->peak_memory_bytes : peak;
+}
 
 // Logs the end of a cell and lets it go.
 static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing *how, const struct artifacts *a)
@@ -32,15 +48,13 @@ static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing 
                            .seq_first = c->seq_first ? c->seq_first : seq,
                            .seq_last = seq,
                            .status = status,
-                           .exit_code = how->exited ? 1 : cell_exit_code(status),
+                           .exit_code = cell_exit_code(status),
                            .out = &c->out,
                            .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
                            .artifacts_total = a->total,
                            .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
                            .cpu_ms = cpu_known ? b->usage.cpu_ms - b->cpu_base : -1,
-                           .peak_memory_bytes = how->peak_memory_bytes > b->usage.peak_memory_bytes
-                                                    ? how->peak_memory_bytes
-                                                    : b->usage.peak_memory_bytes,
+                           .peak_memory_bytes = peak_of(b, how),
                            .ended_by = how->ended_by,
                            .detail = how->detail};
     struct ck_blob *frame =
@@ -50,6 +64,8 @@ static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing 
         cellbook_add(&b->book, c->id, status, frame);
     ck_log(CK_LOG_DEBUG, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status),
            f.wall_ms);
+    if (!strcmp(c->id, b->wound.id))
+        br_wound_told(b, how->ended_by, how->detail);
     put_event(b, EV_CELL, c->id, frame);
     trk_finish(b->trk, c);
     trk_cell_free(c);
@@ -65,14 +81,6 @@ static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_statu
     end_cell(b, c, &how, &none);
 }
 
-void br_ending_detail(const struct trk_cell *c, char *out, size_t room)
-{
-    if (c->ending.why == END_TIMEOUT)
-        snprintf(out, room, "the cell ran longer than %" PRId64 " ms: %s", c->timeout_ms, end_tried(c->ending.rung));
-    else
-        snprintf(out, room, "the cell was cancelled: %s", end_tried(c->ending.rung));
-}
-
 void br_cell_finish(struct bridge *b, const struct artifacts *a)
 {
     struct trk_cell *c = trk_active(b->trk);
@@ -86,15 +94,12 @@ void br_cell_finish(struct bridge *b, const struct artifacts *a)
             br_ending_detail(c, how.detail, sizeof how.detail);
         } else if (how.status == CELL_INTERRUPTED) {
             snprintf(how.ended_by, sizeof how.ended_by, "interrupt");
-        } else if (c->lost) {
-            snprintf(how.detail, sizeof how.detail,
-                     "the kernel's last messages of this cell did not arrive; output may be "
-                     "missing");
         }
     }
     reset_closing(b);
     end_cell(b, c, &how, a);
     br_state_event(b, "");
+    br_restart_settled(b);
     br_retime(b);
     br_cells_dispatch(b);
 }
@@ -152,16 +157,21 @@ void br_cells_dispatch(struct bridge *b)
     struct ck_err err = CK_ERR_INIT;
     if (b->client_wrote && br_kernel_ready(b) && trk_ready(b->trk))
         br_changes_for_jupyter(b); // files of clients must not crowd a cell's own out of its list
-    for (struct trk_cell *c; br_kernel_ready(b) && !b->jupyter_changes && (c = trk_ready(b->trk));) {
+    // Not while an interrupt is on its way: it is meant for the cell before.
+    for (struct trk_cell *c;
+         br_kernel_ready(b) && !b->jupyter_changes && !b->interrupt_until && (c = trk_ready(b->trk));) {
         if (c->cancelled) {
             end_without_vm(b, c, CELL_CANCELLED, "", "the cell was cancelled before it began");
             continue;
         }
         reset_closing(b);
         b->cpu_base = b->usage.cpu_ms;
-        trk_take(b->trk, c);
-        if (!send_cell(b, c, &err))
+        trk_take(b->trk, c, ck_mono_ms());
+        if (!send_cell(b, c, &err)) {
+            end_arm(&c->ending, ck_mono_ms(), c->timeout_ms); // a kernel that never begins it is bounded too
+            br_retime(b);
             return;
+        }
         end_without_vm(b, c, CELL_CANCELLED, "", err.text);
     }
     if (b->state == BR_READY)
@@ -175,11 +185,13 @@ int br_cell_cancel(struct bridge *b, const char *id, struct ck_err *err)
         return cellbook_find(&b->book, id)
                    ? 0
                    : ck_fail(err, 404, "no_such_cell", "no cell with this id is waiting or running");
+    if (c->reply || (c == trk_active(b->trk) && b->closing.decided))
+        return 0; // it has ended, and says how as soon as its artifacts are known
     c->cancelled = true;
     if (c->phase == TRK_QUEUED) {
         end_without_vm(b, c, CELL_CANCELLED, "", "the cell was cancelled before it began");
         br_state_event(b, "");
-    } else if (c->phase == TRK_RUNNING && !c->reply) {
+    } else if (c->phase == TRK_RUNNING) {
         end_cancel(&c->ending, ck_mono_ms());
         br_retime(b);
     }
@@ -222,9 +234,14 @@ static void cell_started(struct bridge *b, struct trk_cell *c)
     int64_t now = ck_mono_ms();
     c->seq_first = evlog_next(b->log);
     put_event(b, EV_CELL_START, c->id, evb_cell_start(c->seq_first, ck_wall_us() / 1000, c->id, -1));
-    end_arm(&c->ending, now, c->timeout_ms);
+    if (c->reply) // its busy was lost: it has ended as well
+        return;
+    if (!end_begun(&c->ending))
+        end_arm(&c->ending, now, c->timeout_ms);
     if (c->cancelled)
         end_cancel(&c->ending, now);
+    if (c->interrupt_early)
+        b->interrupt_again_at = now + INTERRUPT_AGAIN_MS;
 }
 
 void br_cells_step(struct bridge *b, const struct trk_step *s, const struct kc_message *m)
@@ -235,25 +252,19 @@ void br_cells_step(struct bridge *b, const struct trk_step *s, const struct kc_m
         input_event(b, s->cell, m->msg.part[JW_CONTENT]);
     if (s->replied || s->closing)
         br_changes_for_cell(b);
+    if (s->broken)
+        br_kernel_broken(b);
+    if (s->late_start) // of a cell that was reported as timed out before the kernel got to it
+        br_interrupt(b);
     // Whatever made the kernel come to rest, a late end of a cell that was reported before included: the
     // session stays busy then, because others wait, so busy_changed does not tell.
     if (s->busy_changed || trk_ready(b->trk))
         br_cells_dispatch(b);
 }
 
-void br_cell_interrupted(struct bridge *b)
-{
-    struct trk_cell *c = trk_active(b->trk);
-    if (c && c->phase == TRK_RUNNING && !c->reply)
-        c->interrupted = true;
-}
-
 void br_cells_cancel_queued(struct bridge *b, const char *detail)
 {
-    struct trk_cell *c = trk_active(b->trk);
-    if (c && c->phase == TRK_SENT)
-        c->cancelled = true;
-    while ((c = trk_first_queued(b->trk)))
+    for (struct trk_cell *c; (c = trk_first_queued(b->trk));)
         end_without_vm(b, c, CELL_CANCELLED, "", detail);
 }
 
@@ -292,91 +303,4 @@ void br_cells_shut_down(struct bridge *b, const char *why)
     struct closing how = {.status = CELL_CANCELLED, .ended_by = "shutdown"};
     snprintf(how.detail, sizeof how.detail, "%s", why);
     end_all(b, &how);
-}
-
-static void signalled(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
-{
-    (void)user;
-    (void)answer;
-    (void)payload;
-    if (err)
-        ck_log(CK_LOG_WARN, "bridge", "kernel_signal_failed reason=%s", err->reason);
-}
-
-// The cell's time is up and its kernel does not react at once: its client hears now, the kernel gets
-// some seconds more.
-static void report_early(struct bridge *b, struct trk_cell *c)
-{
-    char detail[320];
-    br_ending_detail(c, detail, sizeof detail);
-    b->winding = c->ending;
-    trk_wind(b->trk, c);
-    br_cell_decide(b, CELL_TIMEOUT, end_rung_name(END_REPORTED), detail);
-}
-
-// c: the active cell; for END_KILLED and above it may be reported and gone already.
-static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
-{
-    struct ck_err err = CK_ERR_INIT;
-    ck_log(CK_LOG_INFO, "bridge", "cell_ending step=%s", end_rung_name(rung));
-    switch (rung) {
-    case END_INTERRUPTED:
-        kc_request(b->kc, JW_CONTROL, NULL, "interrupt_request", ck_slice_str("{}"),
-                   &err); // the next rung follows anyway
-        break;
-    case END_SIGNALLED:
-        ac_request(b->ac, json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1),
-                   ck_slice("", 0), BR_AGENT_MS, signalled, b, &err);
-        break;
-    case END_REPORTED:
-        if (c)
-            report_early(b, c);
-        break;
-    case END_KILLED:
-        br_kernel_kill(b);
-        break;
-    case END_VM_KILLED:
-        br_dead(b, "the kernel could be ended neither by interrupt nor by SIGKILL, so its VM was stopped");
-        break;
-    case END_OFF:
-    case END_ARMED:
-    case END_RUNGS:
-        break;
-    }
-}
-
-void br_retime(struct bridge *b)
-{
-    const struct trk_cell *c = trk_active(b->trk);
-    int64_t at = trk_quiet_at(b->trk), now = ck_mono_ms();
-    if (c && end_next(&c->ending) < at)
-        at = end_next(&c->ending);
-    if (trk_winding(b->trk) && end_next(&b->winding) < at)
-        at = end_next(&b->winding);
-    if (b->state == BR_CLOSING || b->state == BR_DEAD || at == INT64_MAX)
-        uv_timer_stop(&b->tick);
-    else
-        uv_timer_start(&b->tick, br_tick, at > now ? (uint64_t)(at - now) : 0, 0);
-}
-
-void br_tick(uv_timer_t *t)
-{
-    struct bridge *b = t->data;
-    struct ck_err err = CK_ERR_INIT;
-    struct trk_cell *c = trk_active(b->trk);
-    enum end_rung rung = c ? end_step(&c->ending, ck_mono_ms()) : END_OFF;
-    if (rung == END_OFF && trk_winding(b->trk))
-        rung = end_step(&b->winding, ck_mono_ms());
-    if (rung != END_OFF)
-        climb(b, c, rung);
-    enum trk_due due = b->state == BR_READY ? trk_quiet(b->trk, ck_mono_ms()) : TRK_NOTHING;
-    if (due == TRK_PROBE)
-        kc_request(b->kc, JW_CONTROL, NULL, "kernel_info_request", ck_slice_str("{}"), &err);
-    if (due == TRK_GIVE_UP)
-        br_changes_for_cell(b);
-    if (b->state == BR_READY) {
-        br_cells_dispatch(b);
-        br_state_event(b, "");
-    }
-    br_retime(b);
 }

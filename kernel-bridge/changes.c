@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#define REPORTED_MS 980 // after a cell's time was up
+
 void br_usage_read(struct usage *u, const json_t *o)
 {
     if (!json_is_object(o))
@@ -15,6 +17,7 @@ void br_usage_read(struct usage *u, const json_t *o)
     u->cpu_ms = ck_json_int(o, "cpu_ms", u->cpu_ms, NULL);
     u->memory_bytes = ck_json_int(o, "memory_bytes", u->memory_bytes, NULL);
     u->peak_memory_bytes = ck_json_int(o, "peak_memory_bytes", u->peak_memory_bytes, NULL);
+    u->recent_peak_bytes = ck_json_int(o, "recent_peak_memory_bytes", u->recent_peak_bytes, NULL);
     u->disk_bytes = ck_json_int(o, "disk_bytes", u->disk_bytes, NULL);
 }
 
@@ -80,31 +83,72 @@ static void maybe_finish(struct bridge *b)
     free(found);
 }
 
+struct cell_look {
+    struct bridge *b;
+    char id[CK_UUID_MAX], url_prefix[TRK_URL_PREFIX_MAX];
+};
+
 static void cell_changes(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
 {
-    struct bridge *b = user;
+    struct cell_look *w = user;
+    struct bridge *b = w->b;
     const struct trk_cell *c = trk_active(b->trk);
+    struct artifacts *found = NULL;
     (void)payload;
-    if (!c)
-        return;
     if (err) {
-        ck_log(CK_LOG_WARN, "bridge", "changes_failed cell=%s reason=%s", c->id, err->reason);
+        ck_log(CK_LOG_WARN, "bridge", "changes_failed cell=%s reason=%s", w->id, err->reason);
     } else {
         read_usage(b, answer);
-        b->found = read_artifacts(b, answer, c->url_prefix);
+        found = read_artifacts(b, answer, w->url_prefix);
     }
-    b->closing.changes_done = true;
-    maybe_finish(b);
+    if (c && !strcmp(c->id, w->id) && b->closing.changes_asked && !b->closing.changes_done) {
+        b->found = found;
+        b->closing.changes_done = true;
+        b->changes_until = 0;
+        maybe_finish(b);
+    } else if (found) { // the cell did not wait for it
+        br_artifact_events(b, w->id, found);
+        artifacts_free(found);
+        free(found);
+    }
+    free(w);
+}
+
+static int ask_for_cell(struct bridge *b, const struct trk_cell *c)
+{
+    struct ck_err err = CK_ERR_INIT;
+    struct cell_look *w = malloc(sizeof *w);
+    if (!w)
+        return -1;
+    w->b = b;
+    memcpy(w->id, c->id, sizeof w->id);
+    memcpy(w->url_prefix, c->url_prefix, sizeof w->url_prefix);
+    if (!ask(b, cell_changes, w, &err))
+        return 0;
+    free(w);
+    return -1;
 }
 
 void br_changes_for_cell(struct bridge *b)
 {
-    struct ck_err err = CK_ERR_INIT;
-    if (!b->closing.changes_asked) {
+    const struct trk_cell *c = trk_active(b->trk);
+    if (c && !b->closing.changes_asked) {
         b->closing.changes_asked = true;
-        if (ask(b, cell_changes, b, &err))
-            b->closing.changes_done = true;
+        b->closing.changes_done = ask_for_cell(b, c) != 0;
+        // Whoever set a time hears within a second after it, however slow the agent is.
+        if (!b->closing.changes_done && end_begun(&c->ending) && c->ending.why == END_TIMEOUT) {
+            int64_t now = ck_mono_ms(), latest = c->ending.due + REPORTED_MS;
+            b->changes_until = latest > now ? latest : now + 1;
+            br_retime(b);
+        }
     }
+    maybe_finish(b);
+}
+
+void br_changes_give_up(struct bridge *b)
+{
+    b->changes_until = 0;
+    b->closing.changes_done = true;
     maybe_finish(b);
 }
 

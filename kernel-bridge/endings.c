@@ -26,13 +26,13 @@ bool end_begun(const struct ending *e) { return e->rung > END_ARMED; }
 void end_arm(struct ending *e, int64_t now, int64_t timeout_ms)
 {
     *e = (struct ending){.rung = timeout_ms > 0 ? END_ARMED : END_OFF, .why = END_TIMEOUT};
-    e->at = timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
+    e->at = e->due = timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
 }
 
 void end_cancel(struct ending *e, int64_t now)
 {
     if (!end_begun(e))
-        *e = (struct ending){.rung = END_ARMED, .why = END_CANCEL, .at = now};
+        *e = (struct ending){.rung = END_ARMED, .why = END_CANCEL, .at = now, .due = now};
 }
 
 void end_off(struct ending *e) { e->off = true; }

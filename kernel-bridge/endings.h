@@ -4,9 +4,10 @@
 //   timeout  cancel
 //   +0       +0      interrupt_request on the control channel
 //   +400     +2000   SIGINT through the agent
-//   +900             the cell is reported as ended, its kernel may still come to rest
-//   +5000    +4000   SIGKILL of the kernel's process group (a fresh kernel starts)
-//   +15 s more       the agent did not deliver: the VM goes
+//   +800             the cell is reported as ended, its kernel may still come to rest
+//   +5000    +4000   SIGKILL of all of the kernel's processes (a fresh kernel starts)
+//   +60 s more       the agent did not deliver: the VM goes. A fork bomb in an emulated machine on a loaded
+//                    host takes its time to die, and nobody but the next cell waits for it
 //
 // Reporting comes before killing because an interrupt that works may take its time: `finally` blocks,
 // and under emulation even a traceback. Clients hear within a second; variables are lost only when
@@ -28,16 +29,17 @@ enum end_rung {
 enum end_why { END_TIMEOUT, END_CANCEL };
 
 #define END_SIGNAL_MS 400 // from rung to rung, timeouts
-#define END_REPORT_MS 500
-#define END_KILL_MS 4100
+#define END_REPORT_MS 400
+#define END_KILL_MS 4200
 #define END_CANCEL_MS 2000 // the same, cancelled cells
-#define END_GRACE_MS 15000
+#define END_GRACE_MS 60000
 
 struct ending {
     enum end_rung rung; // the highest one taken
     enum end_why why;
     bool off;           // the cell has ended: nothing more is due
     int64_t at;         // ms of the next step
+    int64_t due;        // ms when the cell's time was up, or when it was cancelled
 };
 
 void end_arm(struct ending *e, int64_t now, int64_t timeout_ms); // timeout_ms <= 0: never

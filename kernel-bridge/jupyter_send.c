@@ -65,8 +65,10 @@ static int forward(struct bridge *b, const struct bop *op, struct ck_err *err)
         trk_jupyter_sent(b->trk, head.msg_id, head.session, m.part[JW_HEADER]);
     if (op->channel == JW_STDIN)
         b->asks = false;
-    if (op->channel == JW_CONTROL && !strcmp(head.type, "interrupt_request"))
+    if (op->channel == JW_CONTROL && !strcmp(head.type, "interrupt_request")) {
         br_cell_interrupted(b);
+        br_interrupt_sent(b);
+    }
     br_state_event(b, "");
     return 0;
 }

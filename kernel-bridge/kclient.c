@@ -212,6 +212,13 @@ void kc_set_key(struct kc *k, const char *key)
     strncpy(k->key, key, sizeof k->key - 1);
 }
 
+void kc_drain(struct kc *k)
+{
+    static const enum jw_channel order[] = {JW_IOPUB, JW_SHELL}; // output before the end
+    for (unsigned i = 0; k && i < sizeof order / sizeof *order && !k->closed; i++)
+        zs_drain(k->wire[order[i]].z);
+}
+
 void kc_set_message_max(struct kc *k, uint64_t bytes) { k->o.message_max = bytes; }
 uint64_t kc_bad(const struct kc *k) { return k->bad; }
 unsigned kc_pending(const struct kc *k) { return k->calls; }

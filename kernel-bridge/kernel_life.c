@@ -27,6 +27,14 @@ static void answer_waiters(struct bridge *b, const struct ck_err *err)
 
 void br_restart_fail(struct bridge *b, const struct ck_err *err) { answer_waiters(b, err); }
 
+void br_restart_settled(struct bridge *b)
+{
+    if (!b->restart_done || b->state != BR_READY || trk_active(b->trk))
+        return;
+    b->restart_done = false;
+    answer_waiters(b, NULL);
+}
+
 static void give_up(struct bridge *b, const struct ck_err *err)
 {
     char text[256];
@@ -46,10 +54,13 @@ static void kernel_proved(struct bridge *b, const struct ck_err *err)
     b->start_attempts = 0;
     b->execution_count = 0;
     ck_log(CK_LOG_INFO, "bridge", "kernel_restarted id=%s pid=%lld", b->conf.id, (long long)b->kernel_pid);
-    answer_waiters(b, NULL);
+    br_changes_for_jupyter(b); // nobody's files, and what the next cell is measured from
     br_parked_flush(b);
     br_state_event(b, "");
+    b->restart_done = true;
+    br_restart_settled(b); // so that whoever asked finds the session as it is now
     br_cells_dispatch(b);
+    br_retime(b);
 }
 
 static void kernel_started(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
@@ -70,7 +81,6 @@ static void kernel_started(void *user, const json_t *answer, struct ck_slice pay
     }
     struct ck_err e = CK_ERR_INIT;
     b->kernel_pid = ck_json_int(answer, "pid", 0, NULL);
-    br_usage_refresh(b); // what the cells of this kernel are measured from
     int rc = br_kernel_connect(b, b->next_key, &e);
     explicit_bzero(b->next_key, sizeof b->next_key);
     if (rc)
@@ -100,35 +110,86 @@ static void start_kernel(struct bridge *b)
         give_up(b, &err);
 }
 
+static void say_how(const json_t *push, const char *more, char *out, size_t room)
+{
+    int64_t sig = ck_json_int(push, "signal", 0, NULL), code = ck_json_int(push, "code", -1, NULL);
+    if (sig > 0 && sig < 65)
+        snprintf(out, room, "the kernel process was ended by signal %lld (%s)%s", (long long)sig, strsignal((int)sig),
+                 more);
+    else
+        snprintf(out, room, "the kernel process exited with code %lld%s", (long long)code, more);
+}
+
+// The kernel is gone, and with it the cell that it had. One that it had only just been given may have
+// run in part without a sign of it having come through, so it is not given to another kernel.
 static void decide_running_cell(struct bridge *b, const json_t *push)
 {
     const struct trk_cell *c = trk_active(b->trk);
     char detail[320];
-    int64_t sig = ck_json_int(push, "signal", 0, NULL), code = ck_json_int(push, "code", -1, NULL);
-    if (!c || b->closing.decided || (c->phase != TRK_RUNNING && c->phase != TRK_CLOSING) || c->reply)
+    bool begun = c && c->phase != TRK_SENT;
+    if (!c || b->closing.decided)
         return;
-    b->closing.peak_memory_bytes = ck_json_int(push, "peak_memory_bytes", 0, NULL);
-    if (b->restart_wanted) {
-        br_cell_decide(b, CELL_INTERRUPTED, "restart", "the kernel was restarted while the cell ran");
+    if (c->reply) { // its code had ended by itself
+        if (c->phase == TRK_RUNNING)
+            br_cell_decide(b, trk_status(c), end_begun(&c->ending) ? end_rung_name(c->ending.rung) : "",
+                           "the kernel ended right after the cell's code; the last output may be missing");
+    } else if (b->restart_wanted) {
+        br_cell_decide(b, begun ? CELL_INTERRUPTED : CELL_CANCELLED, "restart",
+                       begun ? "the kernel was restarted while the cell ran"
+                             : "the kernel was restarted when it had just been given the cell");
     } else if (end_begun(&c->ending)) {
         br_ending_detail(c, detail, sizeof detail);
         br_cell_decide(b, trk_status(c), end_rung_name(c->ending.rung), detail);
     } else if (ck_json_bool(push, "oom", false, NULL)) {
+        b->closing.peak_memory_bytes = ck_json_int(push, "peak_memory_bytes", 0, NULL);
         br_cell_decide(b, CELL_OOM, "oom",
                        "the session ran out of memory, so the kernel was ended; a fresh kernel starts, files are kept, "
                        "variables are lost; use less memory at a time, or start the gateway with a larger --memory-mb "
                        "(all of its sessions have the same)");
     } else {
-        if (sig > 0 && sig < 65)
-            snprintf(detail, sizeof detail, "the kernel process was ended by signal %lld (%s)", (long long)sig,
-                     strsignal((int)sig));
-        else
-            snprintf(detail, sizeof detail, "the kernel process exited with code %lld", (long long)code);
-        strncat(detail, "; a fresh kernel starts, files are kept, variables are lost",
-                sizeof detail - strlen(detail) - 1);
-        b->closing.exited = sig <= 0;
+        say_how(push,
+                begun ? "; a fresh kernel starts, files are kept, variables are lost"
+                      : " when it had just been given the cell, which may have run in part; a fresh kernel starts, "
+                        "files are kept, variables are lost",
+                detail, sizeof detail);
         br_cell_decide(b, CELL_KERNEL_DIED, "", detail);
     }
+}
+
+// A cell that was reported before its kernel rested: now it is known what became of it.
+static void decide_wound(struct bridge *b, const json_t *push)
+{
+    char what[320];
+    if (b->restart_wanted) {
+        br_wound_outcome(b, "restart", "it was interrupted, and then the kernel was restarted; variables are lost");
+    } else if (b->doomed) {
+        br_wound_outcome(b, end_rung_name(END_KILLED), end_tried(END_KILLED));
+    } else {
+        say_how(push, " before the cell came to rest; a fresh kernel starts, files are kept, variables are lost", what,
+                sizeof what);
+        br_wound_outcome(b, end_rung_name(END_REPORTED), what);
+    }
+}
+
+// What clients read in the session's state while the fresh kernel starts.
+static void tell_why(struct bridge *b)
+{
+    char text[200] = "a fresh kernel is starting";
+    if (b->doomed && !b->restart_wanted && b->doomed_why[0])
+        snprintf(text, sizeof text,
+                 "the kernel was killed, because %s; a fresh kernel is starting, files are kept, variables are lost",
+                 b->doomed_why);
+    br_state_event(b, text);
+}
+
+// What the kernel said before it died may have come already, perhaps even the end of its cell. Nothing
+// new may be given to it meanwhile.
+static void hear_last_words(struct bridge *b)
+{
+    bool doomed = b->doomed;
+    b->doomed = true;
+    kc_drain(b->kc);
+    b->doomed = doomed;
 }
 
 void br_kernel_exit(struct bridge *b, const json_t *push)
@@ -145,6 +206,9 @@ void br_kernel_exit(struct bridge *b, const json_t *push)
     ck_log(CK_LOG_WARN, "bridge", "kernel_exit id=%s pid=%lld code=%lld signal=%lld oom=%d", b->conf.id, (long long)pid,
            (long long)ck_json_int(push, "code", -1, NULL), (long long)ck_json_int(push, "signal", 0, NULL),
            ck_json_bool(push, "oom", false, NULL));
+    hear_last_words(b);
+    if (b->state != BR_READY && b->state != BR_RESTARTING)
+        return; // they were too much
     b->kernel_pid = 0;
     bool again = b->state == BR_RESTARTING;
     if (!again) {
@@ -155,13 +219,15 @@ void br_kernel_exit(struct bridge *b, const json_t *push)
     uv_timer_stop(&b->restart_timer);
     br_kernel_up_stop(b);
     decide_running_cell(b, push);
+    decide_wound(b, push);
     trk_kernel_gone(b->trk);
     br_fail_jupyter(b, b->restart_wanted ? "KernelRestarted" : "KernelDied",
                     b->restart_wanted ? "the kernel was restarted" : "the kernel died; a fresh one is starting");
     if (!b->restart_wanted && !again) // a restart that was asked for is told by the REST answer
         br_inject_status(b, "restarting");
+    tell_why(b);
     b->doomed = b->restart_wanted = false;
-    br_state_event(b, "a fresh kernel is starting");
+    br_endings_reset(b);
     if (again && b->start_attempts >= ATTEMPTS_MAX) {
         br_dead(b, "the kernel keeps dying while it starts");
         return;
@@ -178,25 +244,29 @@ static void killed(void *user, const json_t *answer, struct ck_slice payload, co
         ck_log(CK_LOG_WARN, "bridge", "kernel_kill_failed reason=%s", err->reason);
 }
 
-void br_kernel_kill(struct bridge *b)
+void br_kernel_unkillable(struct bridge *b)
+{
+    br_wound_outcome(b, end_rung_name(END_VM_KILLED), end_tried(END_VM_KILLED));
+    br_dead(b, "the kernel could be ended neither by interrupt nor by SIGKILL, so its VM was stopped");
+}
+
+void br_kernel_kill(struct bridge *b, const char *why)
 {
     struct ck_err err = CK_ERR_INIT;
     b->doomed = true;
+    b->doomed_until = ck_mono_ms() + END_GRACE_MS;
+    snprintf(b->doomed_why, sizeof b->doomed_why, "%s", why);
     json_t *o = json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "KILL", "group", 1);
     if (ac_request(b->ac, o, ck_slice("", 0), BR_AGENT_MS, killed, b, &err) < 0)
         killed(b, NULL, ck_slice("", 0), &err);
+    br_retime(b);
 }
 
 static void not_polite(uv_timer_t *t)
 {
     struct bridge *b = t->data;
-    if (b->restart_wanted && b->state == BR_READY) {
-        br_kernel_kill(b);
-        // and if even that has no effect within the deadline, nothing will
-        uv_timer_start(&b->restart_timer, not_polite, BR_KERNEL_START_MS, 0);
-        if (b->start_attempts++)
-            br_dead(b, "the kernel could not be killed for a restart");
-    }
+    if (b->restart_wanted && b->state == BR_READY)
+        br_kernel_kill(b, "it was to be restarted");
 }
 
 int br_restart(struct bridge *b, struct reply_to to, struct ck_err *err)
@@ -211,6 +281,7 @@ int br_restart(struct bridge *b, struct reply_to to, struct ck_err *err)
     struct ck_err ignored = CK_ERR_INIT;
     bool idle = !trk_busy(b->trk);
     b->restart_wanted = true;
+    b->restart_done = false;
     b->start_attempts = 0;
     br_cells_cancel_queued(b, "the kernel was restarted before the cell began");
     // An idle kernel gets the chance to run its exit handlers; a busy one would not look anyway.

@@ -54,6 +54,7 @@ static void note_kernel(struct bridge *b, const struct kc_message *m)
 static void take(struct bridge *b, const struct kc_message *m)
 {
     struct trk_step step;
+    bool wound = trk_winding(b->trk);
     trk_message(b->trk, m->channel, &m->head, &m->parent, m->msg.part[JW_CONTENT], ck_mono_us(), &step);
     const char *cell = cell_of(b, m, &step);
     bool own = !strcmp(m->parent.session, b->own_session);
@@ -67,6 +68,10 @@ static void take(struct bridge *b, const struct kc_message *m)
         log_message(b, m, cell);
     if (step.jupyter_replied)
         br_changes_for_jupyter(b);
+    if (wound && !trk_winding(b->trk) && br_kernel_ready(b))
+        br_wound_rests(b);
+    if (m->channel == JW_CONTROL && !strcmp(m->head.type, "interrupt_reply"))
+        br_interrupt_arrived(b);
     br_cells_step(b, &step, m);
     if (step.busy_changed || step.closing)
         br_state_event(b, "");
@@ -128,6 +133,9 @@ void br_kernel_oversize(void *user, const struct kc_message *m)
     ck_log(CK_LOG_WARN, "bridge", "message_over_cap id=%s bytes=%" PRIu64 " cap=%" PRIu64, b->conf.id, m->msg.bytes,
            b->conf.limits.message_bytes);
     if (m->channel == JW_IOPUB) {
+        struct trk_cell *c = trk_active(b->trk);
+        if (c && !strcmp(c->id, m->parent.msg_id))
+            cout_dropped(&c->out, m->head.type, m->msg.bytes);
         snprintf(content, sizeof content,
                  "{\"name\":\"stderr\",\"text\":\"[cellkeep: a message of %" PRIu64
                  " bytes was dropped, the cap is %" PRIu64 "]\\n\"}",

@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define INTERRUPT_MS 1500
+#define INTERRUPT_ANSWER_MS 1500
 #define CLAIM_MS 20000
 
 struct wait {
     struct bridge *b;
     struct reply_to to;
     struct blimits limits; // of a claim
+    char cell[CK_UUID_MAX]; // of an interrupt: what ran then
 };
 
 static struct wait *wait_new(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err)
@@ -199,7 +200,14 @@ static void interrupt_signalled(void *user, const json_t *answer, struct ck_slic
         svc_reply_error(w->b->svc, w->to, err);
     else
         svc_reply_ok(w->b->svc, w->to);
+    br_interrupt_arrived(w->b);
     free(w);
+}
+
+static const char *running_cell(const struct bridge *b)
+{
+    const struct trk_cell *c = trk_active(b->trk);
+    return c && !c->reply ? c->id : "";
 }
 
 static void interrupt_answered(void *user, const struct ck_slice *content, const struct ck_err *err)
@@ -207,15 +215,21 @@ static void interrupt_answered(void *user, const struct ck_slice *content, const
     struct wait *w = user;
     struct ck_err e = CK_ERR_INIT;
     (void)content;
-    if (!err) {
-        svc_reply_ok(w->b->svc, w->to);
+    // A kernel whose control thread is stuck gets the signal from outside; but not when it has ended, nor
+    // when what was meant has.
+    if (!err || err->status != 504 || strcmp(w->cell, running_cell(w->b)) != 0) {
+        if (br_check_alive(w->b, &e))
+            svc_reply_error(w->b->svc, w->to, &e);
+        else
+            svc_reply_ok(w->b->svc, w->to);
         free(w);
         return;
     }
-    // A kernel whose control thread is stuck gets the signal from outside.
     json_t *o = json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1);
     if (ac_request(w->b->ac, o, ck_slice("", 0), BR_AGENT_MS, interrupt_signalled, w, &e) < 0)
         interrupt_signalled(w, NULL, ck_slice("", 0), &e);
+    else
+        br_interrupt_sent(w->b);
 }
 
 static int op_interrupt(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err)
@@ -227,11 +241,14 @@ static int op_interrupt(struct bridge *b, struct conn *c, const struct bop *op, 
     struct wait *w = wait_new(b, c, op, err);
     if (!w)
         return -1;
-    br_cell_interrupted(b);
-    if (kc_call(b->kc, JW_CONTROL, "interrupt_request", ck_slice_str("{}"), INTERRUPT_MS, interrupt_answered, w, err)) {
+    snprintf(w->cell, sizeof w->cell, "%s", running_cell(b));
+    if (kc_call(b->kc, JW_CONTROL, "interrupt_request", ck_slice_str("{}"), INTERRUPT_ANSWER_MS, interrupt_answered, w,
+                err)) {
         free(w);
         return -1;
     }
+    br_cell_interrupted(b);
+    br_interrupt_sent(b);
     return 0;
 }
 

@@ -75,6 +75,7 @@ static void end_present(struct bridge *b, const char *why)
     br_kernel_up_stop(b);
     uv_timer_stop(&b->restart_timer);
     b->doomed = b->restart_wanted = false;
+    br_endings_reset(b);
     br_restart_fail(b, &err);
     ac_fail_all(ac, &err);
     ac_close(ac);

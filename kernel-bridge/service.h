@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 #define SVC_CONNS_MAX 4096
-#define SVC_FRAME_MAX (64u * 1024 * 1024) // of what the gateway sends
+#define SVC_FRAME_MAX (112u * 1024 * 1024) // of what the gateway sends
 #define SVC_JOBS_MAX 64                   // of one connection
-#define SVC_QUEUE_MAX (64u * 1024 * 1024) // bytes of answers waiting for one connection; more closes it
+#define SVC_QUEUE_MAX (160u * 1024 * 1024) // bytes of answers waiting for one connection; more closes it
 #define SVC_QUEUE_HIGH (1024 * 1024)      // jobs stop producing above it, until `drained`
 
 struct bridge;

@@ -17,7 +17,7 @@ int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
     const struct blimits *l = &b->conf.limits;
     b->pool = b->conf.pool;
     b->cpu_base = -1;
-    b->usage = (struct usage){-1, -1, -1, -1};
+    b->usage = (struct usage){-1, -1, -1, -1, -1};
     ck_uuid4(b->own_session);
     br_active(b);
     uv_timer_init(b->loop, &b->up.timer);

@@ -1,6 +1,7 @@
 // Execution tracker. /v1 cells go to the kernel one at a time, so that an error or interrupt of one
 // never aborts another, and in order with the requests of Jupyter clients. Must never hold a cell
-// back for ever because a stranger's message did not come: trk_quiet gives up after a while.
+// back for ever because a stranger's message did not come: trk_quiet finds a kernel that cannot be
+// heard any more.
 #include "kernel-bridge/tracker.h"
 
 #include "kernel-bridge/jscan.h"
@@ -29,8 +30,13 @@ struct tracker {
     struct {
         char id[CK_UUID_MAX]; // "" = nothing winds down
         bool reply, idle;
-        int64_t half_ms;
     } winding;
+    int64_t heard_ms; // the last message on iopub
+    struct {
+        int64_t of;           // waits_since of what it was sent for, 0 = none is under way
+        bool answered, heard; // heard: something on iopub since
+        int64_t at_ms;
+    } probe;
     char busy_parent[JW_ID_MAX]; // msg_id that the main thread is busy with, "" = none
     bool inherited;              // what it runs was begun before us
 };
@@ -129,7 +135,7 @@ struct trk_cell *trk_ready(const struct tracker *t)
     return !c || t->active || t->winding.id[0] || t->inherited || (t->jfirst && t->jfirst->order < c->order) ? NULL : c;
 }
 
-void trk_take(struct tracker *t, struct trk_cell *c)
+void trk_take(struct tracker *t, struct trk_cell *c, int64_t now_ms)
 {
     t->first = c->next;
     if (!t->first)
@@ -138,6 +144,7 @@ void trk_take(struct tracker *t, struct trk_cell *c)
     t->queued--;
     t->active = c;
     c->phase = TRK_SENT;
+    c->sent_ms = now_ms;
 }
 
 void trk_wind(struct tracker *t, const struct trk_cell *c)
@@ -150,11 +157,11 @@ void trk_wind(struct tracker *t, const struct trk_cell *c)
 
 bool trk_winding(const struct tracker *t) { return t->winding.id[0]; }
 
-static void wind_message(struct tracker *t, bool reply, bool idle, int64_t now_ms)
+static void wind_message(struct tracker *t, bool reply, const char *state, struct trk_step *out)
 {
     t->winding.reply |= reply;
-    t->winding.idle |= idle;
-    t->winding.half_ms = now_ms;
+    t->winding.idle |= !strcmp(state, "idle");
+    out->late_start = !strcmp(state, "busy");
     if (t->winding.reply && t->winding.idle)
         t->winding.id[0] = 0;
 }
@@ -183,8 +190,8 @@ static void unsend(struct tracker *t)
     t->active = NULL;
     c->phase = TRK_QUEUED;
     c->reply = TRK_NO_REPLY;
-    c->idle = c->probed = false;
-    c->started_us = c->ended_us = 0;
+    c->idle = false;
+    c->started_us = c->ended_us = c->half_ms = 0;
     c->ending = (struct ending){.rung = END_OFF};
     size_t budget = c->out.budget;
     cout_free(&c->out);
@@ -249,6 +256,21 @@ bool trk_busy(const struct tracker *t)
     return t->active || t->first || t->jfirst || t->busy_parent[0] || t->winding.id[0] || t->inherited;
 }
 
+static bool waits_for_end(const struct trk_cell *c) { return c && c->phase == TRK_RUNNING && c->half_ms; }
+
+// Since when something is missing: 0 = nothing is. Also tells one wait from the next.
+static int64_t waits_since(const struct tracker *t)
+{
+    const struct trk_cell *c = t->active;
+    if (waits_for_end(c))
+        return c->half_ms;
+    if (t->jfirst && t->jfirst->half_ms)
+        return t->jfirst->half_ms;
+    return c && c->phase == TRK_SENT ? c->sent_ms : 0;
+}
+
+static bool probing(const struct tracker *t) { return t->probe.of && t->probe.of == waits_since(t); }
+
 static void on_status(struct tracker *t, const struct jw_head *parent, struct ck_slice content, struct trk_step *out,
                       int64_t now_us)
 {
@@ -269,16 +291,11 @@ static void on_status(struct tracker *t, const struct jw_head *parent, struct ck
     }
     if (c && idle && c->phase == TRK_RUNNING && !c->idle) {
         c->idle = true;
-        c->quiet_since_ms = now_us / 1000;
+        c->half_ms = now_us / 1000;
         if (!c->ended_us)
             c->ended_us = now_us;
-    } else if (!c && idle && t->active && t->active->probed && t->active->phase == TRK_RUNNING) {
-        // The kernel speaks of later things on iopub: what the cell still waits for was lost.
-        c = out->cell = t->active;
-        c->lost = true;
-        c->phase = TRK_CLOSING;
-        end_off(&c->ending);
-        out->closing = true;
+    } else if (!c && idle && probing(t) && waits_for_end(t->active) && t->active->reply) {
+        out->broken = true; // it speaks of later things on iopub: the cell's idle will not come any more
     }
 }
 
@@ -306,13 +323,14 @@ static void on_cell_reply(struct tracker *t, struct trk_cell *c, struct ck_slice
     if (!c->ended_us)
         c->ended_us = now_us;
     c->wants_input = false;
-    c->quiet_since_ms = now_us / 1000;
+    c->half_ms = now_us / 1000;
+    if (!end_begun(&c->ending))
+        end_off(&c->ending); // its code has ended in time, whatever becomes of the rest
     out->replied = true;
     struct ck_slice count;
     if (jscan_field(content, "execution_count", &count))
         jscan_int(count, &c->out.execution_count);
-    if (c->reply == TRK_REPLY_ERROR && !c->out.has_error && strcmp(status, "aborted"))
-        cout_error(&c->out, content);
+    cout_reply(&c->out, c->reply == TRK_REPLY_ERROR && strcmp(status, "aborted"), content);
 }
 
 static void on_jupyter(struct tracker *t, enum jw_channel ch, const struct jw_head *head, const struct jw_head *parent,
@@ -347,8 +365,10 @@ void trk_message(struct tracker *t, enum jw_channel ch, const struct jw_head *he
     bool was_busy = trk_busy(t);
     struct trk_cell *c = t->active;
     *out = (struct trk_step){.cell = c && !strcmp(c->id, parent->msg_id) ? c : NULL};
-    if (c && ch == JW_IOPUB && c->phase == TRK_RUNNING)
-        c->quiet_since_ms = now_us / 1000;
+    if (ch == JW_IOPUB) {
+        t->heard_ms = now_us / 1000;
+        t->probe.heard = true;
+    }
     if (ch == JW_IOPUB && !strcmp(head->type, "status"))
         on_status(t, parent, content, out, now_us);
     else if (out->cell && ch == JW_IOPUB)
@@ -362,8 +382,7 @@ void trk_message(struct tracker *t, enum jw_channel ch, const struct jw_head *he
         if (ch == JW_IOPUB && !strcmp(head->type, "status"))
             jscan_field_str(content, "execution_state", state, sizeof state);
         bool reply = ch == JW_SHELL && !strcmp(head->type, "execute_reply");
-        if (reply || !strcmp(state, "idle"))
-            wind_message(t, reply, !reply, now_us / 1000);
+        wind_message(t, reply, state, out);
     }
     if (!out->cell && !out->aborted)
         on_jupyter(t, ch, head, parent, content, now_us / 1000, out);
@@ -392,40 +411,75 @@ void trk_kernel_gone(struct tracker *t)
         unsend(t);
 }
 
-static int64_t jexec_quiet_at(const struct tracker *t)
-{
-    return t->jfirst && t->jfirst->half_ms ? t->jfirst->half_ms + 2 * TRK_QUIET_MS : INT64_MAX;
-}
-
 int64_t trk_quiet_at(const struct tracker *t)
 {
     const struct trk_cell *c = t->active;
-    int64_t at = jexec_quiet_at(t);
-    if (t->winding.id[0] && t->winding.half_ms && t->winding.half_ms + TRK_QUIET_MS < at)
-        at = t->winding.half_ms + TRK_QUIET_MS;
-    if (c && c->phase == TRK_RUNNING && (c->reply || c->idle) && c->quiet_since_ms + TRK_QUIET_MS < at)
-        at = c->quiet_since_ms + TRK_QUIET_MS;
-    return at;
+    int64_t from = waits_since(t), quiet = TRK_QUIET_MS;
+    if (!from)
+        return INT64_MAX;
+    if (probing(t)) {
+        if (!t->probe.answered)
+            return INT64_MAX; // trk_probed comes by itself
+        from = t->probe.at_ms;
+        if (waits_for_end(c) && !c->reply)
+            quiet = TRK_REPLY_MS;
+    } else if (c && c->phase == TRK_SENT && from == c->sent_ms) {
+        quiet = TRK_SENT_MS;
+    }
+    // From the last sign on iopub; but a talk of other things that does not end is no reason to wait for ever.
+    int64_t silent = (t->heard_ms > from ? t->heard_ms : from) + quiet;
+    return silent < from + TRK_LATE_MS ? silent : from + TRK_LATE_MS;
+}
+
+// What is waited for did not come: later is as good a time as any to look again.
+static void wait_again(struct tracker *t, int64_t now_ms)
+{
+    if (t->jfirst && t->jfirst->half_ms)
+        t->jfirst->half_ms = now_ms;
+    else if (t->active)
+        t->active->sent_ms = now_ms;
+}
+
+// The probe was answered and its time is over.
+static enum trk_due judge(struct tracker *t, int64_t now_ms)
+{
+    t->probe.of = 0;
+    if (waits_for_end(t->active) || !t->probe.heard) // or it cannot be heard on iopub at all
+        return TRK_BROKEN;
+    if (t->jfirst && t->jfirst->half_ms)
+        jexec_remove(t, &t->jfirst); // the other half of its end was lost, no more than that
+    else
+        wait_again(t, now_ms); // its main thread is busy with something else
+    return TRK_NOTHING;
 }
 
 enum trk_due trk_quiet(struct tracker *t, int64_t now_ms)
 {
-    struct trk_cell *c = t->active;
-    while (t->jfirst && jexec_quiet_at(t) <= now_ms)
-        jexec_remove(t, &t->jfirst);
-    if (t->winding.id[0] && t->winding.half_ms && t->winding.half_ms + TRK_QUIET_MS <= now_ms)
-        t->winding.id[0] = 0; // the other half of its end was lost
     if (trk_quiet_at(t) > now_ms)
         return TRK_NOTHING;
-    c->quiet_since_ms = now_ms;
-    if (!c->probed) {
-        c->probed = true;
-        return TRK_PROBE;
+    if (probing(t))
+        return judge(t, now_ms);
+    t->probe.of = waits_since(t);
+    t->probe.answered = t->probe.heard = false;
+    t->probe.at_ms = now_ms;
+    return TRK_PROBE;
+}
+
+enum trk_due trk_probed(struct tracker *t, bool answered, int64_t now_ms)
+{
+    if (!probing(t))
+        return TRK_NOTHING;
+    if (answered) {
+        t->probe.answered = true;
+        return TRK_NOTHING;
     }
-    c->lost = true;
-    c->phase = TRK_CLOSING;
-    end_off(&c->ending);
-    return TRK_GIVE_UP;
+    // No answer on any channel. A cell whose code has ended cannot be waited for any longer; code that
+    // may still be running can do this to its kernel for a while, and has its own time-out.
+    t->probe.of = 0;
+    if (waits_for_end(t->active))
+        return TRK_BROKEN;
+    wait_again(t, now_ms);
+    return TRK_NOTHING;
 }
 
 enum cell_status trk_status(const struct trk_cell *c)
@@ -434,7 +488,7 @@ enum cell_status trk_status(const struct trk_cell *c)
         return CELL_TIMEOUT;
     if (c->cancelled)
         return CELL_CANCELLED;
-    if (c->reply == TRK_REPLY_ERROR || c->out.has_error)
+    if (c->reply == TRK_REPLY_ERROR) // an `error` that was only shown says nothing: code can publish what it likes
         return c->interrupted ? CELL_INTERRUPTED : CELL_ERROR;
     return CELL_OK;
 }

@@ -18,7 +18,10 @@
 
 #define TRK_JUPYTER_MAX 1024      // executions of Jupyter clients under way; beyond, the oldest is forgotten
 #define TRK_ABORT_RETRIES 3       // a cell aborted by another's error is sent again
-#define TRK_QUIET_MS 4000         // iopub silence after a reply until iopub is probed, and again until given up
+#define TRK_QUIET_MS 4000         // silence after one half of an end until the kernel is probed, and again until given up
+#define TRK_REPLY_MS 12000        // the second one, when it is the reply that is missing: it may be large
+#define TRK_LATE_MS 30000         // either, when iopub goes on speaking
+#define TRK_SENT_MS 10000         // silence after a cell was sent and does not begin
 #define TRK_URL_PREFIX_MAX 512
 
 enum trk_phase { TRK_QUEUED, TRK_SENT, TRK_RUNNING, TRK_CLOSING };
@@ -33,12 +36,12 @@ struct trk_cell {
     enum trk_phase phase;
     uint64_t seq_first;        // of its first event
     uint64_t order;            // Jupyter executions older than this go first
-    int64_t started_us, ended_us; // 0 = not yet; on the clock that the caller passes in
+    int64_t sent_ms, started_us, ended_us; // 0 = not yet; on the clock that the caller passes in
     enum trk_reply reply;
     bool idle, wants_input, cancelled, interrupted;
+    bool interrupt_early;      // the interrupt was asked for before the kernel had said that the cell began
     unsigned aborts;
-    int64_t quiet_since_ms;    // last sign of iopub after reply or idle came alone
-    bool probed, lost;         // iopub (or shell) had to be given up
+    int64_t half_ms;           // when the first of reply and idle came, 0 = neither yet
     struct ending ending;
     struct cout out;
     struct trk_cell *next;     // in the queue
@@ -57,6 +60,8 @@ struct trk_step {
     bool started;          // the kernel began the cell
     bool replied;          // its code has ended: time to look for artifacts
     bool closing;          // reply and idle are both here
+    bool broken;           // the kernel says other things on iopub, but never the cell's idle
+    bool late_start;       // it begins a cell that was reported as ended already
     bool aborted;          // the kernel refused it because another cell failed: it is queued again
     bool input;            // it waits for stdin
     bool jupyter_replied;  // an execution of a Jupyter client has ended
@@ -76,7 +81,7 @@ unsigned trk_queued(const struct tracker *t);
 struct trk_cell *trk_first_queued(const struct tracker *t); // NULL = none waits
 // The cell that may be sent now: none is active and the Jupyter executions before it are through.
 struct trk_cell *trk_ready(const struct tracker *t);
-void trk_take(struct tracker *t, struct trk_cell *c); // QUEUED -> SENT; must be trk_ready's
+void trk_take(struct tracker *t, struct trk_cell *c, int64_t now_ms); // QUEUED -> SENT; must be trk_ready's
 // The active cell is reported as ended while the kernel still runs it: until the kernel has come to
 // rest (its reply and idle are here, or it is gone) nothing else is ready and the session is busy.
 void trk_wind(struct tracker *t, const struct trk_cell *c);
@@ -106,10 +111,13 @@ void trk_rested(struct tracker *t);
 void trk_kernel_gone(struct tracker *t);
 bool trk_busy(const struct tracker *t);
 
-// Watches for an execute_reply or idle that never comes. TRK_PROBE: send a request that makes the
-// kernel speak on iopub. TRK_GIVE_UP: the cell is CLOSING now, with `lost` set.
-enum trk_due { TRK_NOTHING, TRK_PROBE, TRK_GIVE_UP };
+// Watches for what never comes: the other half of an end, or the start of a cell that was sent.
+// TRK_PROBE: ask the kernel something on its control channel, which makes it speak on iopub too, and
+// tell trk_probed what came of it. TRK_BROKEN: it answers, but what the client waits for cannot come
+// any more: the kernel has to be replaced, and the active cell (if any) ended.
+enum trk_due { TRK_NOTHING, TRK_PROBE, TRK_BROKEN };
 enum trk_due trk_quiet(struct tracker *t, int64_t now_ms);
+enum trk_due trk_probed(struct tracker *t, bool answered, int64_t now_ms); // false: not within its deadline
 int64_t trk_quiet_at(const struct tracker *t); // INT64_MAX = not needed
 
 // How a cell that came to its own end (reply and idle) is called.

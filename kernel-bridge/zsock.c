@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <zmq.h>
 
+#define DRAIN_TURNS 16
 #define RECONNECT_MS 20
 #define RECONNECT_MAX_MS 500
 
@@ -113,6 +114,17 @@ static void turn(struct zs *z)
 }
 
 static void again(uv_idle_t *h) { turn(h->data); }
+
+void zs_drain(struct zs *z)
+{
+    for (int i = 0; z && i < DRAIN_TURNS && !z->closed; i++) {
+        int events = 0;
+        size_t len = sizeof events;
+        if (zmq_getsockopt(z->sock, ZMQ_EVENTS, &events, &len) || !(events & ZMQ_POLLIN))
+            return;
+        turn(z);
+    }
+}
 
 static void on_poll(uv_poll_t *h, int status, int events)
 {

@@ -30,6 +30,7 @@ struct zs_opts {
 };
 
 struct zs *zs_open(const struct zs_opts *o, struct ck_err *err); // NULL with err
+void zs_drain(struct zs *z); // delivers what is there now, within bounds; not from on_message
 void zs_close(struct zs *z); // no callback after this; what was not sent is lost; NULL is fine
 
 // Copies. 0 = handed over, -1 = the queue is full (503 "kernel_busy") or the socket broken.

@@ -94,9 +94,9 @@ static void hasten(pid_t pid)
     if (!dir)
         return;
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
-        int tid = atoi(e->d_name);
+        long tid = strtol(e->d_name, NULL, 10); // "." and ".." are 0
         if (tid > 0)
-            sched_setscheduler(tid, SCHED_FIFO, &first); // refused: it dies all the same, later
+            sched_setscheduler((pid_t)tid, SCHED_FIFO, &first); // refused: it dies all the same, later
     }
     closedir(dir);
 }

@@ -308,6 +308,109 @@ static void the_book_keeps_the_latest_cells(void **state)
     free(b);
 }
 
+static const char *text(json_t *j, const char *a, const char *b)
+{
+    const char *s = json_string_value(b ? at(j, a, b) : json_object_get(j, a));
+    return s ? s : "";
+}
+
+#define SHOWN "{\"ename\":\"E\",\"evalue\":\"shown\",\"traceback\":[\"one\",\"two\"]}"
+#define REAL "{\"status\":\"error\",\"ename\":\"R\",\"evalue\":\"real\",\"traceback\":[\"three\"]}"
+
+static void the_reply_says_what_the_error_is(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *reply, *after; // error on iopub, reply, error on iopub
+        const char *ename, *err;            // of the finished cell
+    } rows[] = {
+        {SHOWN, "{\"status\":\"ok\"}", NULL, "", "one\ntwo\n"},
+        {"{\"ename\":5,\"traceback\":\"x\"}", "{\"status\":\"ok\"}", NULL, "", ": \n"},
+        {REAL, REAL, NULL, "R", ""}, // the usual order
+        {NULL, REAL, REAL, "R", ""},
+        {NULL, REAL, NULL, "R", ""},
+        {SHOWN, REAL, REAL, "R", "one\ntwo\n"},
+        {SHOWN, REAL, SHOWN, "R", "one\ntwo\none\ntwo\n"},
+        {NULL, "{\"status\":\"ok\"}", SHOWN, "", "one\ntwo\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct cout c;
+        cout_init(&c, 1 << 20);
+        if (rows[i].before)
+            cout_message(&c, "error", ck_slice_str(rows[i].before));
+        cout_reply(&c, strstr(rows[i].reply, "ename") != NULL, ck_slice_str(rows[i].reply));
+        if (rows[i].after)
+            cout_message(&c, "error", ck_slice_str(rows[i].after));
+        json_t *j = finished(&c, CELL_OK);
+        assert_string_equal(text(j, "error", "ename"), rows[i].ename);
+        assert_string_equal(text(j, "stderr", NULL), rows[i].err);
+        json_decref(j);
+        cout_free(&c);
+    }
+}
+
+static void two_errors_that_were_shown_are_both_kept(void **state)
+{
+    (void)state;
+    struct cout c;
+    cout_init(&c, 1 << 20);
+    cout_message(&c, "error", ck_slice_str(SHOWN));
+    cout_message(&c, "error", ck_slice_str("{\"ename\":\"L\",\"evalue\":\"last\",\"traceback\":[]}"));
+    json_t *j = finished(&c, CELL_KERNEL_DIED); // no reply came
+    assert_string_equal(text(j, "error", "ename"), "L");
+    assert_string_equal(text(j, "stderr", NULL), "one\ntwo\n");
+    json_decref(j);
+    cout_free(&c);
+}
+
+static void messages_over_the_cap_are_counted_where_they_belong(void **state)
+{
+    (void)state;
+    struct cout c;
+    cout_init(&c, 1 << 20);
+    cout_dropped(&c, "display_data", 1000);
+    cout_dropped(&c, "execute_result", 200);
+    cout_dropped(&c, "update_display_data", 30);
+    cout_dropped(&c, "stream", 7);
+    cout_dropped(&c, "comm_msg", 99);
+    json_t *j = finished(&c, CELL_OK);
+    assert_int_equal(json_integer_value(at(j, "truncated", "displays")), 3);
+    assert_int_equal(json_integer_value(at(j, "truncated", "display_bytes")), 1230);
+    assert_int_equal(json_integer_value(at(j, "truncated", "stdout_bytes")), 7);
+    json_decref(j);
+    cout_free(&c);
+}
+
+static void an_ending_is_told_anew_and_nothing_else_changes(void **state)
+{
+    (void)state;
+    const struct cell_ending was = {"sigint", "not \"yet\""}, now = {"sigkill", "killed"};
+    struct ck_slice json = ck_slice_str("{\"stdout\":\"x\",\"ended_by\":\"sigint\",\"detail\":\"not \\\"yet\\\"\"}");
+    struct ck_buf out = CK_BUF_INIT;
+    assert_int_equal(cell_json_end_anew(json, &was, &now, &out), 0);
+    assert_true(ck_slice_is(ck_buf_slice(&out), "{\"stdout\":\"x\",\"ended_by\":\"sigkill\",\"detail\":\"killed\"}"));
+    ck_buf_free(&out);
+    assert_int_equal(cell_json_end_anew(json, &now, &was, &out), 1); // it does not end like that
+    assert_int_equal(cell_json_end_anew(ck_slice("", 0), &was, &now, &out), 1);
+    assert_int_equal(out.n, 0);
+}
+
+static void a_cell_of_the_book_can_be_told_anew(void **state)
+{
+    (void)state;
+    static struct cellbook book;
+    struct ck_blob *one = ck_blob_new(10), *two = ck_blob_new(30), *none = ck_blob_new(5);
+    cellbook_add(&book, "a", CELL_TIMEOUT, one);
+    ck_blob_unref(one);
+    cellbook_replace(&book, "a", two);
+    cellbook_replace(&book, "b", none); // forgotten meanwhile
+    cellbook_replace(&book, "a", NULL); // no memory for it: as it was
+    assert_ptr_equal(cellbook_find(&book, "a")->frame, two);
+    assert_int_equal(book.bytes, 30);
+    cellbook_free(&book);
+    assert_int_equal(book.bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +426,11 @@ int main(void)
         cmocka_unit_test(the_last_result_is_the_result),
         cmocka_unit_test(contents_with_wrong_types_do_no_harm),
         cmocka_unit_test(the_book_keeps_the_latest_cells),
+        cmocka_unit_test(the_reply_says_what_the_error_is),
+        cmocka_unit_test(two_errors_that_were_shown_are_both_kept),
+        cmocka_unit_test(messages_over_the_cap_are_counted_where_they_belong),
+        cmocka_unit_test(an_ending_is_told_anew_and_nothing_else_changes),
+        cmocka_unit_test(a_cell_of_the_book_can_be_told_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

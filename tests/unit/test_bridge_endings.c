@@ -22,8 +22,9 @@ static void a_timeout_climbs_the_ladder_and_is_reported_within_a_second(void **s
     assert_true(end_begun(&e));
     assert_int_equal(end_step(&e, 6399), END_OFF);
     assert_int_equal(end_step(&e, 6400), END_SIGNALLED);
-    assert_int_equal(end_step(&e, 6899), END_OFF);
-    assert_int_equal(end_step(&e, 6900), END_REPORTED);
+    assert_int_equal(end_step(&e, 6799), END_OFF);
+    assert_int_equal(end_step(&e, 6800), END_REPORTED);
+    assert_int_equal(e.due, 6000);
     assert_int_equal(end_step(&e, 10999), END_OFF);
     assert_int_equal(end_step(&e, 11000), END_KILLED);
     assert_int_equal(end_step(&e, 11000 + END_GRACE_MS - 1), END_OFF);

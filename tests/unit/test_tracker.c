@@ -61,7 +61,7 @@ static struct trk_cell *running(struct tracker *t, const char *id)
 {
     struct trk_cell *c = queue(t, id);
     assert_ptr_equal(trk_ready(t), c);
-    trk_take(t, c);
+    trk_take(t, c, 5);
     assert_true(busy(t, id).started);
     return c;
 }
@@ -161,8 +161,10 @@ static void a_lost_end_of_a_jupyter_execution_is_made_up_for_by_the_next(void **
     assert_false(trk_jupyter_running(t));
     trk_jupyter_sent(t, "j3", "s", ck_slice_str("{}"));
     reply(t, "j3", OK);
-    assert_true(trk_quiet_at(t) < INT64_MAX);
-    trk_quiet(t, trk_quiet_at(t)); // or by time
+    assert_int_equal(trk_quiet(t, trk_quiet_at(t)), TRK_PROBE); // or by time, if the kernel can be heard
+    trk_probed(t, true, trk_quiet_at(t));
+    idle(t, "the probe");
+    assert_int_equal(trk_quiet(t, trk_quiet_at(t)), TRK_NOTHING);
     assert_false(trk_jupyter_running(t));
     trk_free(t);
 }
@@ -173,7 +175,7 @@ static void an_aborted_cell_is_queued_again_at_most_three_times(void **state)
     struct tracker *t = made();
     struct trk_cell *c = queue(t, A);
     for (int i = 0; i < TRK_ABORT_RETRIES; i++) {
-        trk_take(t, trk_ready(t));
+        trk_take(t, trk_ready(t), 5);
         busy(t, A);
         struct trk_step s = reply(t, A, "{\"status\":\"aborted\"}");
         assert_true(s.aborted);
@@ -182,7 +184,7 @@ static void an_aborted_cell_is_queued_again_at_most_three_times(void **state)
         idle(t, A); // of the aborted run
         assert_int_equal(c->phase, TRK_QUEUED);
     }
-    trk_take(t, c);
+    trk_take(t, c, 5);
     busy(t, A);
     assert_true(reply(t, A, "{\"status\":\"aborted\"}").replied);
     assert_true(idle(t, A).closing);
@@ -195,12 +197,12 @@ static void when_the_kernel_goes_a_cell_that_had_not_begun_waits_again(void **st
     (void)state;
     struct tracker *t = made();
     struct trk_cell *c = queue(t, A), *second = queue(t, B);
-    trk_take(t, c);
+    trk_take(t, c, 5);
     trk_kernel_gone(t);
     assert_null(trk_active(t));
     assert_ptr_equal(trk_ready(t), c);
     assert_int_equal(trk_queued(t), 2);
-    trk_take(t, c);
+    trk_take(t, c, 5);
     busy(t, A);
     trk_kernel_gone(t);
     assert_ptr_equal(trk_active(t), c); // it ran: its ending is the caller's to decide
@@ -260,40 +262,166 @@ static void only_what_runs_code_makes_the_session_busy(void **state)
     trk_free(t);
 }
 
-static void a_missing_idle_is_probed_for_and_then_given_up(void **state)
+static void a_kernel_that_says_only_half_of_an_end_is_probed_and_then_broken(void **state)
+{
+    (void)state;
+    for (int half = 0; half < 2; half++) {
+        struct tracker *t = made();
+        struct trk_cell *c = running(t, A);
+        assert_int_equal(trk_quiet_at(t), INT64_MAX); // silence alone says nothing while the code runs
+        if (half)
+            idle(t, A);
+        else
+            reply(t, A, OK);
+        int64_t at = trk_quiet_at(t);
+        assert_int_equal(at, 20 + TRK_QUIET_MS);
+        assert_int_equal(trk_quiet(t, at - 1), TRK_NOTHING);
+        say(t, JW_IOPUB, "stream", "execute_request", A, "{}", at - 1); // still speaking: output is on its way
+        assert_int_equal(trk_quiet(t, at), TRK_NOTHING);
+        at = trk_quiet_at(t);
+        assert_int_equal(trk_quiet(t, at), TRK_PROBE);
+        assert_int_equal(trk_quiet(t, at + 100000), TRK_NOTHING); // until it is known what became of the probe
+        assert_int_equal(trk_probed(t, true, at + 10), TRK_NOTHING);
+        assert_int_equal(trk_quiet_at(t), at + (half ? TRK_REPLY_MS : TRK_QUIET_MS));
+        assert_int_equal(trk_quiet(t, trk_quiet_at(t)), TRK_BROKEN);
+        assert_int_equal(c->phase, TRK_RUNNING); // its ending is the caller's to decide
+        trk_free(t);
+    }
+}
+
+static void a_probe_that_nobody_answers_is_a_broken_kernel_if_the_code_has_ended(void **state)
 {
     (void)state;
     struct tracker *t = made();
-    struct trk_cell *c = running(t, A);
-    assert_int_equal(trk_quiet_at(t), INT64_MAX); // silence alone says nothing while the code runs
+    running(t, A);
     reply(t, A, OK);
     int64_t at = trk_quiet_at(t);
-    assert_int_equal(at, 20 + TRK_QUIET_MS);
-    assert_int_equal(trk_quiet(t, at - 1), TRK_NOTHING);
-    say(t, JW_IOPUB, "stream", "execute_request", A, "{}", at - 1); // still speaking: output is on its way
-    assert_int_equal(trk_quiet(t, at), TRK_NOTHING);
-    at = trk_quiet_at(t);
     assert_int_equal(trk_quiet(t, at), TRK_PROBE);
-    assert_int_equal(trk_quiet(t, at + TRK_QUIET_MS), TRK_GIVE_UP);
-    assert_int_equal(c->phase, TRK_CLOSING);
-    assert_true(c->lost);
-    assert_int_equal(trk_status(c), CELL_OK);
+    assert_int_equal(trk_probed(t, false, at + 60000), TRK_BROKEN);
+    assert_int_equal(trk_probed(t, false, at + 60001), TRK_NOTHING); // of an older probe
     trk_free(t);
 }
 
-static void an_answered_probe_proves_the_loss_at_once(void **state)
+static void an_end_that_comes_after_all_makes_the_probe_void(void **state)
 {
     (void)state;
     struct tracker *t = made();
     struct trk_cell *c = running(t, A);
     reply(t, A, OK);
-    idle(t, "before the probe");
-    assert_int_equal(c->phase, TRK_RUNNING);
+    int64_t at = trk_quiet_at(t);
+    assert_int_equal(trk_quiet(t, at), TRK_PROBE);
+    assert_true(idle(t, A).closing);
+    assert_int_equal(trk_quiet_at(t), INT64_MAX);
+    end(t, c);
+    running(t, B);
+    assert_int_equal(trk_probed(t, true, at), TRK_NOTHING);
+    say(t, JW_SHELL, "execute_reply", "execute_request", B, OK, at + 100);
+    assert_int_equal(trk_quiet_at(t), at + 100 + TRK_QUIET_MS); // from the start again
+    assert_int_equal(trk_quiet(t, at + 100 + TRK_QUIET_MS), TRK_PROBE);
+    trk_free(t);
+}
+
+static void an_answered_probe_proves_the_loss_of_an_idle_at_once(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    running(t, A);
+    reply(t, A, OK);
+    assert_false(idle(t, "before the probe").broken);
     trk_quiet(t, trk_quiet_at(t));
-    struct trk_step s = idle(t, "the probe");
-    assert_true(s.closing);
-    assert_ptr_equal(s.cell, c);
-    assert_true(c->lost);
+    assert_true(idle(t, "the probe").broken);
+    trk_free(t);
+}
+
+static void an_endless_talk_of_other_things_does_not_put_the_probe_off_for_ever(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    running(t, A);
+    reply(t, A, OK);
+    for (int64_t now = 20; now < 20 + TRK_LATE_MS; now += 1000) {
+        say(t, JW_IOPUB, "stream", "execute_request", A, "{}", now);
+        assert_int_equal(trk_quiet(t, now), TRK_NOTHING);
+    }
+    assert_int_equal(trk_quiet_at(t), 20 + TRK_LATE_MS);
+    assert_int_equal(trk_quiet(t, 20 + TRK_LATE_MS), TRK_PROBE);
+    trk_free(t);
+}
+
+static void a_cell_that_does_not_begin_is_probed_for(void **state)
+{
+    (void)state;
+    for (int heard = 0; heard < 2; heard++) {
+        struct tracker *t = made();
+        struct trk_cell *c = queue(t, A);
+        trk_take(t, c, 5);
+        int64_t at = trk_quiet_at(t);
+        assert_int_equal(at, 5 + TRK_SENT_MS);
+        assert_int_equal(trk_quiet(t, at), TRK_PROBE);
+        assert_int_equal(trk_probed(t, true, at + 1), TRK_NOTHING);
+        if (heard)
+            say(t, JW_IOPUB, "status", "kernel_info_request", "probe", "{\"execution_state\":\"idle\"}", at + 2);
+        // heard: the kernel is busy with something else; not heard: nothing of the cell would be either
+        assert_int_equal(trk_quiet(t, trk_quiet_at(t)), heard ? TRK_NOTHING : TRK_BROKEN);
+        assert_int_equal(c->phase, TRK_SENT);
+        if (heard)
+            assert_true(trk_quiet_at(t) > at + TRK_QUIET_MS && trk_quiet_at(t) < INT64_MAX);
+        trk_free(t);
+    }
+}
+
+static void an_execution_of_the_other_door_that_is_not_heard_breaks_the_kernel_too(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    trk_jupyter_sent(t, "j1", "s", ck_slice_str("{}"));
+    reply(t, "j1", OK);
+    int64_t at = trk_quiet_at(t);
+    assert_int_equal(trk_quiet(t, at), TRK_PROBE);
+    trk_probed(t, true, at + 1);
+    assert_int_equal(trk_quiet(t, trk_quiet_at(t)), TRK_BROKEN);
+    trk_free(t);
+}
+
+static void a_reply_in_time_stops_the_clock_and_a_late_one_does_not(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct tracker *t = made();
+        struct trk_cell *c = running(t, A);
+        end_arm(&c->ending, 0, 1000);
+        if (late)
+            end_step(&c->ending, 1000);
+        reply(t, A, OK);
+        assert_int_equal(end_next(&c->ending) == INT64_MAX, !late); // its idle may never come: report in time
+        assert_int_equal(trk_status(c), late ? CELL_TIMEOUT : CELL_OK);
+        trk_free(t);
+    }
+}
+
+static void the_reply_alone_says_whether_a_cell_failed(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    struct trk_cell *c = running(t, A);
+    say(t, JW_IOPUB, "error", "execute_request", A, "{\"ename\":7}", 15); // by code that writes messages itself
+    reply(t, A, OK);
+    idle(t, A);
+    assert_int_equal(trk_status(c), CELL_OK);
+    assert_false(c->out.has_error);
+    trk_free(t);
+}
+
+static void a_late_start_of_a_cell_that_was_reported_is_told(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    struct trk_cell *c = queue(t, A);
+    trk_take(t, c, 5);
+    trk_wind(t, c);
+    end(t, c);
+    assert_true(busy(t, A).late_start);
+    assert_false(busy(t, B).late_start);
     trk_free(t);
 }
 
@@ -302,7 +430,7 @@ static void a_busy_that_was_lost_does_not_matter(void **state)
     (void)state;
     struct tracker *t = made();
     struct trk_cell *c = queue(t, A);
-    trk_take(t, c);
+    trk_take(t, c, 5);
     struct trk_step s = reply(t, A, OK);
     assert_true(s.started);
     assert_true(s.replied);
@@ -382,7 +510,7 @@ static void input_is_wanted_until_the_reply(void **state)
 static void a_cell_reported_early_holds_the_others_until_the_kernel_rests(void **state)
 {
     (void)state;
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 2; how++) {
         struct tracker *t = made();
         struct trk_cell *c = running(t, A), *next = queue(t, B);
         trk_wind(t, c);
@@ -393,12 +521,8 @@ static void a_cell_reported_early_holds_the_others_until_the_kernel_rests(void *
             assert_null(reply(t, A, FAILED).cell);
             assert_null(trk_ready(t));
             idle(t, A);
-        } else if (how == 1) {
+        } else {
             trk_kernel_gone(t);
-        } else { // its idle is lost
-            reply(t, A, FAILED);
-            assert_true(trk_quiet_at(t) < INT64_MAX);
-            trk_quiet(t, trk_quiet_at(t));
         }
         assert_false(trk_winding(t));
         assert_ptr_equal(trk_ready(t), next);
@@ -466,8 +590,16 @@ int main(void)
         cmocka_unit_test(jupyter_executions_of_a_dead_kernel_are_handed_out),
         cmocka_unit_test(jupyter_executions_are_bounded),
         cmocka_unit_test(only_what_runs_code_makes_the_session_busy),
-        cmocka_unit_test(a_missing_idle_is_probed_for_and_then_given_up),
-        cmocka_unit_test(an_answered_probe_proves_the_loss_at_once),
+        cmocka_unit_test(a_kernel_that_says_only_half_of_an_end_is_probed_and_then_broken),
+        cmocka_unit_test(a_probe_that_nobody_answers_is_a_broken_kernel_if_the_code_has_ended),
+        cmocka_unit_test(an_end_that_comes_after_all_makes_the_probe_void),
+        cmocka_unit_test(an_endless_talk_of_other_things_does_not_put_the_probe_off_for_ever),
+        cmocka_unit_test(a_cell_that_does_not_begin_is_probed_for),
+        cmocka_unit_test(an_execution_of_the_other_door_that_is_not_heard_breaks_the_kernel_too),
+        cmocka_unit_test(a_reply_in_time_stops_the_clock_and_a_late_one_does_not),
+        cmocka_unit_test(the_reply_alone_says_whether_a_cell_failed),
+        cmocka_unit_test(a_late_start_of_a_cell_that_was_reported_is_told),
+        cmocka_unit_test(an_answered_probe_proves_the_loss_of_an_idle_at_once),
         cmocka_unit_test(a_busy_that_was_lost_does_not_matter),
         cmocka_unit_test(a_second_reply_or_idle_changes_nothing),
         cmocka_unit_test(errors_are_called_what_they_are),

@@ -2,6 +2,8 @@
 import threading
 import time
 
+import pytest
+
 from harness import procs
 from harness.gateway import wait_for
 
@@ -42,14 +44,14 @@ def test_an_interrupt_is_interrupted(api, session):
 
 def test_os_exit_is_kernel_died(api, session):
     c = api.cell(session, "import os\nprint('last words', flush=True)\nos._exit(1)")
-    assert c["status"] == "kernel_died" and c["exit_code"] == 1, c
+    assert c["status"] == "kernel_died" and c["exit_code"] == 137 and "code 1" in c["detail"], c
     after = api.cell(session, "print('fresh')", timeout=150)
     assert after["status"] == "ok" and after["stdout"] == "fresh\n"
 
 
 def test_a_segfault_is_kernel_died(api, session):
     c = api.cell(session, "import ctypes\nctypes.string_at(0)")
-    assert c["status"] == "kernel_died" and c["exit_code"] in (139, 137, 1), c
+    assert c["status"] == "kernel_died" and c["exit_code"] == 137 and "signal 11" in c["detail"], c
     assert api.cell(session, "print('fresh')", timeout=150)["stdout"] == "fresh\n"
 
 
@@ -75,6 +77,49 @@ def test_a_fork_bomb_does_not_stop_the_agent(api, session):
     assert r.status == 200, r
     assert api.post("/v1/sessions/%s/restart" % session, timeout=150).status == 200
     assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
+
+
+def test_processes_that_a_kernel_leaves_behind_do_not_keep_the_next_one_from_starting(api, session):
+    bomb = "import os, time\nfor _ in range(40):\n    if not os.fork(): time.sleep(600)\n"  # they hold its ports
+    api.cell(session, bomb + "os._exit(3)", timeout=150)
+    assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
+    api.cell(session, bomb, timeout=150)
+    assert api.post("/v1/sessions/%s/restart" % session, timeout=150).status == 200
+    assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
+
+
+def test_a_kernel_that_rests_late_goes_on_with_the_cells_that_wait(api, session):
+    code = ("import signal, time\nold = signal.signal(signal.SIGINT, signal.SIG_IGN)\nv = 1\ntime.sleep(%s)\n"
+            "signal.signal(signal.SIGINT, old)")
+    first = api.cell(session, code % 3.5, timeout_s=2, timeout=150)
+    assert first["status"] == "timeout" and first["exit_code"] == 124, first
+    then = api.cell(session, "v", timeout=60)  # waits until the kernel rests, and nobody else posts anything
+    assert then["status"] == "ok" and then["result"]["text/plain"] == "1", then
+    again = api.get("/v1/sessions/%s/cells/%s" % (session, first["id"])).json()
+    assert again["ended_by"] == "sigint" and "kept" in again["detail"], again
+
+
+@pytest.mark.parametrize("channel", ["iopub_socket", "shell_stream"])
+def test_a_cell_that_closes_its_kernels_sockets_is_not_ok_and_the_next_one_works(api, session, channel):
+    c = api.cell(session, "k = get_ipython().kernel\nk.%s.close()" % channel, timeout=150)
+    if c["status"] == "ok":  # it was heard to its end before the socket was gone
+        c = api.cell(session, "print('unheard')", timeout=150)
+    assert c["status"] == "kernel_died" and c["exit_code"] == 137, c
+    assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
+
+
+def test_an_error_that_code_publishes_itself_does_not_decide(api, session):
+    c = api.cell(session, "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'error', {'ename': 5}, "
+                 "parent=k.get_parent())\nprint('after')")
+    assert c["status"] == "ok" and c["exit_code"] == 0 and c["error"] is None, c
+
+
+def test_the_peak_of_a_cell_is_not_that_of_the_session(api, session):
+    api.cell(session, "1")
+    big = api.cell(session, "x = bytearray(60_000_000)\ndel x")["usage"]["peak_memory_bytes"]
+    small = api.cell(session, "1")["usage"]["peak_memory_bytes"]
+    mid = api.cell(session, "x = bytearray(30_000_000)\ndel x")["usage"]["peak_memory_bytes"]
+    assert big > small + 50_000_000 and small + 25_000_000 < mid < big - 20_000_000, (big, small, mid)
 
 
 def test_a_killed_qemu_is_vm_died(gateway, api):

@@ -152,6 +152,12 @@ class Agent(threading.Thread):
             answer, data = getattr(self, "op_" + op)(header, payload)
         except Refused as e:
             answer, data = {"error": e.error}, b""
+        slow = next((int(lie[5:]) for lie in self.lies if lie.startswith("slow:")), 0)  # slow:MS of `changes`
+        if slow and op == "changes":
+            timer = threading.Timer(slow / 1000, self.push, ({"re": header["rid"], **answer}, data))
+            timer.daemon = True
+            timer.start()
+            return
         rid = header["rid"] + 1000 if "wrong_re" in self.lies else header["rid"]
         if "huge" in self.lies:
             answer["x"] = "y" * (3 << 20)

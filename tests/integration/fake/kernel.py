@@ -51,6 +51,9 @@ class Kernel:
         self.parent = {}
         self.cell_ids = [b""]                 # routing identity of the running request
         self.iopub_lock = threading.Lock()
+        self.mute = False                     # nothing on iopub any more
+        self.lag = 0                          # seconds that everything on iopub is on its way
+        self.slow_start = 0                   # seconds until a request is begun
 
     # --- a layer --------------------------------------------------------------------------------
 
@@ -114,8 +117,16 @@ class Kernel:
         self.iopub_raw([b"kernel." + mtype.encode(), DELIM, self.sign(parts), *parts, *buffers])
 
     def iopub_raw(self, frames):
+        if self.lag:
+            timer = threading.Timer(self.lag, self.publish, (frames,))
+            timer.daemon = True
+            timer.start()
+        else:
+            self.publish(frames)
+
+    def publish(self, frames):
         with self.iopub_lock:
-            if not self.dead:
+            if not self.dead and not self.mute:
                 self.socks["iopub"].send_multipart(frames)
 
     def reply(self, channel, ids, mtype, content, parent):
@@ -206,6 +217,7 @@ class Kernel:
             if not got:
                 continue
             ids, header, content, buffers = got
+            time.sleep(self.slow_start)
             self.parent, self.cell_ids = header, ids
             self.iopub("status", {"execution_state": "busy"})
             idle = True
@@ -267,7 +279,11 @@ class Kernel:
             return True
         self.reply("shell", ids, "execute_reply", body, header)
         if (self.silent_end or "").startswith("late"):
-            time.sleep(int(self.silent_end[4:]) / 1000)
+            end = time.monotonic() + int(self.silent_end[4:]) / 1000
+            while time.monotonic() < end:
+                time.sleep(0.02)
+                if self.dead:
+                    raise Died()
         return self.silent_end != "noidle"
 
     def failed(self, ename, evalue):
@@ -391,6 +407,23 @@ def c_signed(k, what):
     k.iopub_raw([b"kernel.stream", DELIM, k.sign(parts), *parts])
 
 
+def c_mute(k, ms="0"):
+    timer = threading.Timer(int(ms) / 1000, setattr, (k, "mute", True))
+    timer.start()
+    if ms == "0":
+        timer.join()
+
+
+def c_forge(k, what):
+    """What user code may publish itself, being in the same process."""
+    if what == "error":
+        k.iopub("error", {"ename": 7, "evalue": ["x"], "traceback": "none"})
+    elif what == "shown":  # an exception that was caught and shown
+        k.iopub("error", {"ename": "ValueError", "evalue": "shown", "traceback": ["Traceback:", "ValueError: shown"]})
+    elif what == "oversize":  # more than the bridge takes of a message
+        k.iopub("display_data", {"data": {"text/plain": "x" * (108 << 20)}, "metadata": {}, "transient": {}})
+
+
 def c_input(k, prompt, password=""):
     k.stream("got %s\n" % k.ask(prompt, password == "password"))
 
@@ -454,9 +487,13 @@ COMMANDS = {
     "touch_many": c_touch_many,                                      # touch_many:N
     "display": c_display,                                            # display:MIME:BYTES
     "png": c_png,
+    "mute": c_mute,                                                  # mute[:MS]  the publishing socket closes then
+    "lag": lambda k, ms: setattr(k, "lag", int(ms) / 1000),          # lag:MS  of all on iopub from now on
+    "slowstart": lambda k, ms: setattr(k, "slow_start", int(ms) / 1000),  # slowstart:MS  of all later cells
+    "forge": c_forge,                                                # forge:WHAT see c_forge
     "lateidle": lambda k, ms: setattr(k, "silent_end", "late" + ms), # lateidle:MS after its reply
     "noreply": c_end("noreply"), "noidle": c_end("noidle"),          # the cell's end is not told in full
-    "agent": lambda k, what: k.machine.agent.misbehave(what),        # agent:WHAT see agent.py
+    "agent": lambda k, *what: k.machine.agent.misbehave(":".join(what)),  # agent:WHAT see agent.py
     "env": lambda k, name: k.stream("%s\n" % k.machine.agent.kernel_env.get(name, "")),
     "pid": lambda k: k.stream("%d\n" % k.pid),
     "key": lambda k: k.stream("%s\n" % ("template" if k.key == b"template" else "personalised")),
