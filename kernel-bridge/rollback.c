@@ -61,6 +61,7 @@ bool br_rollback_exit(struct bridge *b, const struct ck_machine *m, const char *
 static void rolled_back(struct bridge *b, const struct ck_err *err)
 {
     uv_timer_stop(&b->life.deadline);
+    svc_tell(b->svc); // that it runs again comes before the answer
     br_life_end(b, err);
 }
 

@@ -14,12 +14,9 @@ static void on_check_closed(uv_handle_t *h)
         free(s);
 }
 
-static void pump_all(uv_prepare_t *h)
+bool svc_tell(struct service *s)
 {
-    struct service *s = h->data;
     bool writing = false;
-    if (!s->news && !s->flushed)
-        return;
     s->news = false;
     for (unsigned i = 0; i < s->room; i++) {
         if (!s->slot[i].conn)
@@ -27,7 +24,13 @@ static void pump_all(uv_prepare_t *h)
         conn_pump(s->slot[i].conn);
         writing |= s->slot[i].conn && s->slot[i].conn->writing;
     }
-    if (writing || !s->flushed)
+    return writing;
+}
+
+static void pump_all(uv_prepare_t *h)
+{
+    struct service *s = h->data;
+    if ((!s->news && !s->flushed) || svc_tell(s) || !s->flushed)
         return;
     void (*flushed)(void *) = s->flushed;
     s->flushed = NULL;

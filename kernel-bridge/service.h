@@ -43,6 +43,7 @@ struct job {
 struct service *svc_new(struct bridge *b, int listen_fd, struct ck_err *err); // takes the descriptor over
 void svc_close(struct service *s); // closes everything; NULL is fine. The loop frees it
 void svc_wake(struct service *s);  // there is news in the log
+bool svc_tell(struct service *s);  // now, before an answer that follows from it; true = not all of it is written yet
 // Calls done, once and from the loop, when every connection has been handed all that there is for it.
 void svc_flush(struct service *s, void (*done)(void *user), void *user);
 unsigned svc_connections(const struct service *s);
