@@ -4,8 +4,8 @@
 
 #include <uv.h>
 
-// Asks the bridge to shut down (why: in words, for the cells that this ends; NULL = do not ask), waits for its process, kills it when it does not go
-// (its QEMU dies with it), then removes the folder. proc.pid 0 = there is no process. done is called
+// Asks the bridge to shut down (why: in words, for the cells that this ends; NULL = do not ask), waits for
+// its process, kills it when it does not go (its QEMU dies with it), then removes the folder. proc.pid 0 = there is no process. done is called
 // from the loop, never from inside the call, when nothing is left or nothing more can be done.
 // All strings are copied. dir NULL = the folder stays.
 void bridge_end(uv_loop_t *loop, const char *dir, const char *socket_path, struct ck_proc_id proc, const char *why,

@@ -29,14 +29,12 @@ int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct lau
     l->loop = loop;
     l->exe = strdup(opt->exe);
     l->sessions_dir = strdup(opt->sessions_dir);
-    l->template_dir = strdup(opt->template_dir);
-    l->image_dir = strdup(opt->image_dir);
     l->accelerator = strdup(opt->accelerator);
     l->memory_mb = opt->memory_mb;
-    l->ram_fd = opt->ram_fd;
     l->config = opt->config;
     l->uids = geteuid() ? NULL : uid_pool_new(opt->config->uid_base);
-    if (!l->exe || !l->sessions_dir || !l->template_dir || !l->image_dir || !l->accelerator || (!geteuid() && !l->uids)) {
+    if (launch_templates_new(l, opt->template_dir, opt->image_dir, opt->ram_fd) || !l->exe || !l->sessions_dir ||
+        !l->accelerator || (!geteuid() && !l->uids)) {
         launcher_free(l);
         return ck_fail(err, 500, "no_memory", "out of memory");
     }
@@ -50,11 +48,9 @@ void launcher_free(struct launcher *l)
         return;
     free(l->exe);
     free(l->sessions_dir);
-    free(l->template_dir);
-    free(l->image_dir);
     free(l->accelerator);
     uid_pool_free(l->uids);
-    close(l->ram_fd);
+    launch_templates_free(l);
     free(l);
 }
 
@@ -283,7 +279,7 @@ static int spawn(struct launch *x)
     struct launcher *l = x->l;
     char *argv[] = {l->exe, (char *)(uintptr_t) "bridge", NULL}, *env[] = {NULL};
     uv_stdio_container_t io[5];
-    const int fds[5] = {x->fd_config, x->fd_log, x->fd_log, l->ram_fd, x->fd_status_write};
+    const int fds[5] = {x->fd_config, x->fd_log, x->fd_log, x->template->ram_fd, x->fd_status_write};
     for (int i = 0; i < 5; i++)
         io[i] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = fds[i]};
     uv_process_options_t o = {.exit_cb = on_child_exit, .file = l->exe, .args = argv, .env = env, .cwd = "/",

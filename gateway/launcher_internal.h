@@ -12,6 +12,14 @@ struct child { // one process of ours, until it is reaped
     struct child *next, *prev;
 };
 
+// A template that sessions are started from: the gateway's own, and those of paused sessions that are
+// older than it. Never freed while the launcher lives: a host has a few.
+struct launch_template {
+    struct launch_template *next;
+    char dir[PATH_MAX], image_dir[PATH_MAX];
+    int ram_fd;
+};
+
 enum launch_kind {
     LAUNCH_POOL,   // a fresh machine of the template: a new folder
     LAUNCH_RESUME, // of a paused session: its folder, which stays when it fails, and its uid, when that is free
@@ -33,6 +41,7 @@ struct launch {
     enum launch_kind kind;
     char layer[CK_UUID_MAX]; // of a resume or fork
     int64_t cell_ms;         // likewise: the session's limit
+    const struct launch_template *template;
     bool waiting, counted;   // a resume or fork: for its turn; has it
     struct ck_err stopped;   // why it shall not go on; err is the thread pool's while that works
     int fd_config, fd_log, fd_status_read, fd_status_write;
@@ -44,8 +53,11 @@ struct launch {
 
 struct launcher {
     uv_loop_t *loop;
-    char *exe, *sessions_dir, *template_dir, *image_dir, *accelerator;
-    int memory_mb, ram_fd;
+    char *exe, *sessions_dir, *accelerator;
+    int memory_mb;
+    struct launch_template *template; // the gateway's own
+    struct launch_template *others;   // under the lock: the thread pool adds to them
+    uv_mutex_t lock;
     const struct config *config;
     struct uid_pool *uids; // NULL when not root
     struct child *children;
@@ -64,6 +76,11 @@ void launch_give_up(struct launch *x); // x->err is set; what was begun is ended
 
 // launcher_prepare.c: folder, log, configuration; for the thread pool
 void launch_prepare(struct launch *x);
+
+// launcher_template.c
+int launch_templates_new(struct launcher *l, const char *dir, const char *image_dir, int ram_fd); // takes ram_fd over
+void launch_templates_free(struct launcher *l);
+int launch_template_choose(struct launch *x); // that of the launch's layer, or the gateway's; thread pool; -1 = x->err
 
 // launcher_restore.c: not too many at once
 void launch_next(struct launcher *l);    // begins those whose turn it is

@@ -39,9 +39,11 @@ static json_t *bridge_config(const struct launch *x)
     bool pool = x->kind == LAUNCH_POOL;
     uid_t uid = l->uids ? uid_pool_uid(l->uids, x->p->slot) : 0;
     int64_t cell_ms = pool ? l->config->cell_timeout_ms : x->cell_ms;
+    bool ours = x->template == l->template; // another says by itself what it needs
     json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:{s:I,s:I}}", "id", x->p->id, "dir", x->p->dir,
-                          "template_dir", l->template_dir, "image_dir", l->image_dir, "accelerator", l->accelerator,
-                          "memory_mb", l->memory_mb, "uid", (json_int_t)uid, "gid", (json_int_t)uid, "qemu",
+                          "template_dir", x->template->dir, "image_dir", x->template->image_dir, "accelerator",
+                          ours ? l->accelerator : "", "memory_mb", ours ? l->memory_mb : 0, "uid", (json_int_t)uid, "gid",
+                          (json_int_t)uid, "qemu",
                           l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", pool, "limits",
                           "cell_ms", (json_int_t)cell_ms, "command_ms", (json_int_t)l->config->command_timeout_ms);
     if (!pool)
@@ -148,14 +150,14 @@ void launch_prepare(struct launch *x)
         ck_fail(&x->err, 409, "folder_in_use", "another process of the session runs");
         return;
     }
-    if (check_uid(x))
+    if (launch_template_choose(x) || check_uid(x))
         return;
     if (x->kind == LAUNCH_POOL && mkdir(x->p->dir, 0700)) {
         ck_fail_errno(&x->err, errno, 507, "session_failed", "a session's folder cannot be made in %s", x->l->sessions_dir);
         return;
     }
     CK_CLEAN_FD int dir = open(x->p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if ((x->kind == LAUNCH_FORK && dir >= 0 && own_layers(x, dir)) || (x->kind == LAUNCH_RESUME && dir >= 0 && own_folder(x, dir)))
+    if (dir >= 0 && ((x->kind == LAUNCH_FORK && own_layers(x, dir)) || (x->kind == LAUNCH_RESUME && own_folder(x, dir))))
         return;
     x->fd_log = dir >= 0 ? open_log(dir) : -1;
     if (x->fd_log < 0 || pipe2(fds, O_CLOEXEC)) {

@@ -101,6 +101,40 @@ int layer_parse_below(const void *json, size_t n, char below[LAYER_BELOW_MAX][CK
     return (int)count;
 }
 
+static int get_hash(const json_t *j, const char *key, char out[80])
+{
+    const char *v = ck_json_str(j, key, "", NULL);
+    size_t n = strlen(v);
+    if (n < 8 || n >= 80 || strspn(v, "0123456789abcdef") != n) // it becomes part of a path
+        return -1;
+    memcpy(out, v, n + 1);
+    return 0;
+}
+
+int layer_parse_origin(const void *json, size_t n, struct layer_origin *out, struct ck_err *err)
+{
+    CK_CLEAN_JSON json_t *j = ck_json_parse_object(json, n, false, err);
+    int64_t memory = ck_json_int(j, "memory_mb", 0, NULL);
+    if (!j)
+        return -1;
+    if (get_hash(j, "template", out->template) || get_hash(j, "image", out->image) || memory < 1 || memory > 1 << 20)
+        return ck_fail(err, 500, "layer_damaged", "layer.json does not say what the layer was made on");
+    out->memory_mb = (int)memory;
+    return 0;
+}
+
+int layer_read_origin(const char *session_dir, const char *layer, struct layer_origin *out, struct ck_err *err)
+{
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    struct stat st;
+    CK_CLEAN_FD int dir = open_layer(session_dir, layer, err);
+    if (dir < 0)
+        return -1;
+    if (read_small(dir, "layer.json", &text, &st))
+        return ck_fail(err, 500, "layer_damaged", "layer.json cannot be read");
+    return layer_parse_origin(text.p, text.n, out, err);
+}
+
 static int read_below(int layer, char below[LAYER_BELOW_MAX][CK_UUID_MAX], struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;

@@ -15,8 +15,16 @@
 // From layer.json: the layers whose disks lie below. Pure. The number, or -1 when it is malformed.
 int layer_parse_below(const void *json, size_t n, char below[LAYER_BELOW_MAX][CK_UUID_MAX], struct ck_err *err);
 
+struct layer_origin { // what a layer was made on: names of folders in the cache
+    char template[80], image[80];
+    int memory_mb;
+};
+int layer_read_origin(const char *session_dir, const char *layer, struct layer_origin *out, struct ck_err *err);
+int layer_parse_origin(const void *json, size_t n, struct layer_origin *out, struct ck_err *err); // pure
+
 // Makes the layer nobody's to change: files of `owner` (and of us) become root's, 0444. Again is fine.
-// Refused while anybody has one of them open for writing. Where we are not root, modes alone. *bytes (may be NULL) is what its files take on disk.
+// Refused while anybody has one of them open for writing. Where we are not root, modes alone. *bytes
+// (may be NULL) is what its files take on disk.
 int layer_seal(const char *session_dir, const char *layer, uid_t owner, int64_t *bytes, struct ck_err *err);
 
 // Gives the sealed layer, and the disks below it, to the folder to_dir, which exists, by hard links.

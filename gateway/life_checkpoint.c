@@ -72,7 +72,8 @@ void checkpoints_free(struct entry *e)
 
 static int no_such(struct ck_err *err)
 {
-    return ck_fail(err, 404, "no_such_checkpoint", "the session has no checkpoint of this id or name: GET …/checkpoints lists them");
+    return ck_fail(err, 404, "no_such_checkpoint",
+                   "the session has no checkpoint of this id or name: GET …/checkpoints lists them");
 }
 
 int session_forget_checkpoint(struct session *s, const char *id_or_name, struct ck_err *err)
@@ -167,7 +168,8 @@ static void checkpoint_start(struct entry *e)
 static int check_new(const struct session *s, const char *name, struct ck_err *err)
 {
     if (((const struct entry *)s)->life.ncheckpoints >= CHECKPOINTS_MAX)
-        return ck_fail(err, 429, "too_many_checkpoints", "a session has at most %d checkpoints; delete one first", CHECKPOINTS_MAX);
+        return ck_fail(err, 429, "too_many_checkpoints", "a session has at most %d checkpoints; delete one first",
+                       CHECKPOINTS_MAX);
     if (check_checkpoint_name(name, err))
         return -1;
     if (session_find_checkpoint(s, name))

@@ -42,7 +42,8 @@ static void look_at(struct entry *e, int64_t now_us)
     if (e->life.op != LIFE_NONE || e->closing)
         return;
     if (s->state == SESSION_PAUSED && delete_us && now_us - s->paused_us >= delete_us) {
-        ck_log(CK_LOG_INFO, "life", "deleted_after_pause id=%s seconds=%lld", s->id, (long long)((now_us - s->paused_us) / 1000000));
+        ck_log(CK_LOG_INFO, "life", "deleted_after_pause id=%s seconds=%lld", s->id,
+               (long long)((now_us - s->paused_us) / 1000000));
         registry_delete(e->reg, &e->pub, nothing, NULL);
         return;
     }

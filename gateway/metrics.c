@@ -66,12 +66,14 @@ static int sessions_text(const struct gateway *g, struct ck_buf *out)
 static int life_text(const struct gateway *g, struct ck_buf *out)
 {
     struct registry_life n;
-    int rc = head(out, "cellkeep_life_seconds", "summary", "Pauses, resumes, checkpoints, rollbacks and forks (the source's part).");
+    int rc = head(out, "cellkeep_life_seconds", "summary",
+                  "Pauses, resumes, checkpoints, rollbacks and forks (the source's part).");
     for (int i = 0; registry_count_life(g->registry, i, &n); i++) {
         rc |= ck_buf_printf(out, "cellkeep_life_seconds_sum{op=\"%s\"} %.3f\n", n.name, (double)n.ms / 1000);
         rc |= ck_buf_printf(out, "cellkeep_life_seconds_count{op=\"%s\"} %zu\n", n.name, n.ended);
     }
-    rc |= head(out, "cellkeep_life_failed_total", "counter", "Those of them that did not come about, refusals of the session included.");
+    rc |= head(out, "cellkeep_life_failed_total", "counter",
+               "Those of them that did not come about, refusals of the session included.");
     for (int i = 0; registry_count_life(g->registry, i, &n); i++)
         rc |= ck_buf_printf(out, "cellkeep_life_failed_total{op=\"%s\"} %zu\n", n.name, n.failed);
     return rc;

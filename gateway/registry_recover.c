@@ -1,7 +1,7 @@
 // What an earlier gateway left: rows in the database, folders and processes. Known sessions whose
 // process lives (by pid *and* start time) go on; known ones without a process are paused, when their
-// folder says so, or else dead, but stay in the list; pooled bridges that fit are used again; everything else is ended and removed. Runs before
-// the loop; talking to bridges happens afterwards, in the background.
+// folder says so, or else dead, but stay in the list; pooled bridges that fit are used again; everything
+// else is ended and removed. Runs before the loop; talking to bridges happens afterwards, in the background.
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "gateway/bridge_end.h"

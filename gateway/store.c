@@ -230,11 +230,12 @@ int store_load_jsessions(struct store *s, void (*row)(void *user, const struct s
     return rc == SQLITE_DONE ? 0 : sql_fail(err, s->db, "cellkeep.db");
 }
 
-int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct store_checkpoint *r), void *user, struct ck_err *err)
+int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct store_checkpoint *r), void *user,
+                           struct ck_err *err)
 {
     sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(s->db, "SELECT id,session,name,created_us,bytes,layer FROM checkpoints ORDER BY created_us,id", -1,
-                                &st, NULL);
+    int rc = sqlite3_prepare_v2(s->db, "SELECT id,session,name,created_us,bytes,layer FROM checkpoints "
+                                       "ORDER BY created_us,id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_checkpoint r = {text(st, 0), text(st, 1), text(st, 2), sqlite3_column_int64(st, 3),
                                      sqlite3_column_int64(st, 4), text(st, 5)};

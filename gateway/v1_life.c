@@ -82,7 +82,9 @@ void v1_life_checkpoint(struct http_req *r)
     if (!s)
         return;
     json_t *body = http_body_json(r, &err);
-    const char *name = body && !v1_body_only(body, "a checkpoint", known, &err) ? ck_json_str(body, "name", NULL, &err) : NULL;
+    const char *name = NULL;
+    if (body && !v1_body_only(body, "a checkpoint", known, &err))
+        name = ck_json_str(body, "name", NULL, &err);
     if (err.status || session_checkpoint(s, name, checkpointed, r, &err))
         reply_refused(r, &err);
 }
@@ -133,7 +135,9 @@ void v1_life_rollback(struct http_req *r)
     if (!s)
         return;
     json_t *body = http_body_json(r, &err);
-    const char *which = body && !v1_body_only(body, "a rollback", known, &err) ? ck_json_str(body, "checkpoint", NULL, &err) : NULL;
+    const char *which = NULL;
+    if (body && !v1_body_only(body, "a rollback", known, &err))
+        which = ck_json_str(body, "checkpoint", NULL, &err);
     if (!err.status && !which)
         ck_fail(&err, 400, "bad_field", "field \"checkpoint\" must be the id or name of a checkpoint of this session");
     if (err.status || session_rollback(s, which, replied, r, &err))

@@ -14,6 +14,7 @@ from harness.gateway import TOKEN, scratch, wait_for
 from harness.jupyter import Socket, stdout
 from harness.life import done, folder, pause, reason, state, verb
 from integration.conftest import Fake
+from integration.make_fake_image import make
 
 
 @pytest.fixture
@@ -121,6 +122,36 @@ def test_on_exit_pause_puts_away_what_is_at_rest(home, start):
     assert states == {**{sid: "paused" for sid in sids}, busy: states[busy]} and states[busy] != "dead"
     for sid in sids:
         assert api.cell(sid, "get:x")["stdout"] == sid + "\n"
+
+
+def test_a_paused_session_keeps_the_template_it_began_with(home, start):
+    own = Fake()
+    first = start("--pool-size", "0", state=home, over=own)
+    api = first.client()
+    sid = api.create()
+    api.cell(sid, "set:x:old")
+    pause(api, sid)
+    first.stop()
+    make(own.cache, ["another-image"])  # an upgrade: another image, another template
+    second = start("--pool-size", "0", state=home, over=own)
+    api = second.client()
+    templates = os.path.join(own.cache, "templates")
+    assert len([name for name in os.listdir(templates) if not name.startswith(".")]) == 2
+    assert api.cell(api.create(), "print:new")["stdout"] == "new\n"
+    fork, = done(api, sid, "fork", {}, 201)
+    for s in (sid, fork["id"]):
+        assert api.cell(s, "get:x")["stdout"] == "old\n"
+        pause(api, s)
+        assert api.cell(s, "get:x")["stdout"] == "old\n"
+    pause(api, sid)
+    second.stop()
+    for name in os.listdir(templates):
+        shutil.rmtree(os.path.join(templates, name), ignore_errors=True)
+    third = start("--pool-size", "0", "--on-exit", "kill", state=home, over=own)
+    r = verb(third.client(), sid, "cells", {"code": "get:x"})
+    assert r.status == 503 and "template" in r.json()["message"], r
+    assert state(third.client(), sid) == "paused"
+    shutil.rmtree(own.cache, ignore_errors=True)
 
 
 # --- what is damaged, what dies ------------------------------------------------------------------------

@@ -96,6 +96,25 @@ static void test_below_is_read_strictly(void **state)
     assert_int_equal(layer_parse_below("{}", 2, below, &err), 0);
 }
 
+static void test_the_origin_names_folders_of_the_cache(void **state)
+{
+    (void)state;
+    struct layer_origin o;
+    static const char good[] = "{\"template\":\"0123456789abcdef\",\"image\":\"fedcba9876543210\",\"memory_mb\":512}";
+    static const char *const bad[] = {
+        "", "{}", "{\"template\":\"0123456789abcdef\",\"image\":\"fedcba9876543210\"}",
+        "{\"template\":\"../../../../etc\",\"image\":\"fedcba9876543210\",\"memory_mb\":512}",
+        "{\"template\":\"0123456789abcdef\",\"image\":\"\",\"memory_mb\":512}",
+        "{\"template\":\"0123456789abcdef\",\"image\":\"fedcba9876543210\",\"memory_mb\":-1}",
+    };
+    assert_int_equal(layer_parse_origin(good, strlen(good), &o, &err), 0);
+    assert_string_equal(o.template, "0123456789abcdef");
+    assert_string_equal(o.image, "fedcba9876543210");
+    assert_int_equal(o.memory_mb, 512);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(layer_parse_origin(bad[i], strlen(bad[i]), &o, &err), -1);
+}
+
 static void test_a_sealed_layer_is_read_only(void **state)
 {
     (void)state;
@@ -274,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_below_is_read_strictly),
+        cmocka_unit_test(test_the_origin_names_folders_of_the_cache),
         cmocka_unit_test_setup_teardown(test_a_sealed_layer_is_read_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_somebody_can_still_write_is_not_sealed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sealing_follows_nothing, set_up, tear_down),
