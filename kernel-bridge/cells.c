@@ -78,6 +78,7 @@ static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_statu
     struct closing how = {.status = status};
     snprintf(how.ended_by, sizeof how.ended_by, "%s", ended_by);
     snprintf(how.detail, sizeof how.detail, "%s", detail);
+    b->cpu_base = -1; // nobody was asked what it used
     end_cell(b, c, &how, &none);
 }
 
