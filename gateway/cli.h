@@ -4,3 +4,4 @@
 
 int ck_cmd_run(int argc, char **argv);     // cellkeep run FILE | -c CODE
 int ck_cmd_session(int argc, char **argv); // cellkeep session create|list|delete …
+int ck_cmd_mcp(int argc, char **argv);     // cellkeep mcp

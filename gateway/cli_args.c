@@ -46,6 +46,19 @@ const char cli_session_help[] =
     "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
     "  -h, --help         this text\n";
 
+const char cli_mcp_help[] =
+    "usage: cellkeep mcp [options]\n"
+    "\n"
+    "Speaks the Model Context Protocol on standard input and output, for programs that start their\n"
+    "servers themselves, and passes it on to a running gateway (cellkeep serve). Programs that can use\n"
+    "HTTP talk to the gateway's /mcp at once.\n"
+    "\n"
+    "  -s, --session S    work in the session with this name or id and keep it; a name that does not\n"
+    "                     exist yet is created. Without it: a fresh session, deleted at the end\n"
+    "      --url URL      the gateway (CELLKEEP_URL; default " CLI_DEFAULT_URL ")\n"
+    "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
+    "  -h, --help         this text\n";
+
 enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON, OPT_COUNT };
 
 #define COMMON_OPTIONS                                                                                       \
@@ -242,4 +255,30 @@ int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_ses
             common_option(c, &out->target, &out->json);
     }
     return session_operands(argc, argv, out, err);
+}
+
+int cli_mcp_args_parse(int argc, char **argv, cli_env_fn env, struct cli_mcp_args *out, struct ck_err *err)
+{
+    static const struct option options[] = {{"session", required_argument, NULL, 's'}, COMMON_OPTIONS};
+    bool json = false;
+    memset(out, 0, sizeof *out);
+    target_from_env(&out->target, env);
+    optind = 0;
+    opterr = 0;
+    int c;
+    while ((c = getopt_long(argc, argv, ":s:h", options, NULL)) != -1) {
+        if (c == 'h')
+            return 1;
+        if (c == '?' || c == ':')
+            return unknown_option(argv, c, err);
+        if (c == 's')
+            out->session = optarg;
+        else
+            common_option(c, &out->target, &json);
+    }
+    if (json)
+        return ck_fail(err, 400, "usage", "mcp takes no --json: it speaks JSON anyway");
+    if (out->session && !*out->session)
+        return ck_fail(err, 400, "usage", "--session takes a name or an id");
+    return optind < argc ? ck_fail(err, 400, "usage", "mcp takes no operand") : 0;
 }

@@ -53,6 +53,11 @@ struct cli_session_args {
     bool json;
 };
 
+struct cli_mcp_args {
+    struct cli_target target;
+    const char *session; // --session NAME|ID: kept; NULL = one of its own, deleted at the end
+};
+
 // getenv or a stand-in of a test.
 typedef const char *(*cli_env_fn)(const char *name);
 
@@ -60,6 +65,8 @@ typedef const char *(*cli_env_fn)(const char *name);
 // (exit code 2), err says what.
 int cli_run_args_parse(int argc, char **argv, cli_env_fn env, struct cli_run_args *out, struct ck_err *err);
 int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_session_args *out, struct ck_err *err);
+int cli_mcp_args_parse(int argc, char **argv, cli_env_fn env, struct cli_mcp_args *out, struct ck_err *err);
 
 extern const char cli_run_help[];
+extern const char cli_mcp_help[];
 extern const char cli_session_help[];

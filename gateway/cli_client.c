@@ -91,7 +91,7 @@ void cli_client_close(struct cli_client *c)
 
 static size_t to_buf(char *p, size_t size, size_t n, void *out) { return ck_buf_add(out, p, size * n) ? 0 : size * n; }
 
-static int set_url(struct cli_client *c, CURL *h, const char *path, struct ck_err *err)
+int cli_set_url(struct cli_client *c, CURL *h, const char *path, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf url = CK_BUF_INIT;
     if (ck_buf_add_str(&url, c->base) || ck_buf_add_str(&url, path) || ck_buf_add(&url, "", 1))
@@ -107,7 +107,7 @@ static int set_url(struct cli_client *c, CURL *h, const char *path, struct ck_er
 }
 
 // What went wrong below HTTP, in words.
-static int transport_error(const struct cli_client *c, CURLcode rc, struct ck_err *err)
+int cli_transport_error(const struct cli_client *c, CURLcode rc, struct ck_err *err)
 {
     if (rc == CURLE_COULDNT_CONNECT || rc == CURLE_COULDNT_RESOLVE_HOST)
         return ck_fail(err, 503, "no_gateway", "no gateway answers at %.200s: start one with cellkeep serve, or say --url",
@@ -135,7 +135,7 @@ static int perform(struct cli_client *c, struct ck_buf *out, struct ck_err *err)
     CURLcode rc = curl_easy_perform(h);
     curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
     if (rc && status < 400)
-        return transport_error(c, rc, err);
+        return cli_transport_error(c, rc, err);
     return status >= 400 ? answer_error(status, ck_buf_slice(out), err) : 0;
 }
 
@@ -144,7 +144,7 @@ int cli_request(struct cli_client *c, const char *method, const char *path, cons
 {
     CK_CLEAN_BUF struct ck_buf in = CK_BUF_INIT, answer = {.cap = ANSWER_MAX};
     curl_easy_reset(c->curl);
-    if (set_url(c, c->curl, path, err) || (body && ck_json_dump(body, &in)))
+    if (cli_set_url(c, c->curl, path, err) || (body && ck_json_dump(body, &in)))
         return -1;
     curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, method);
@@ -164,7 +164,7 @@ int cli_request(struct cli_client *c, const char *method, const char *path, cons
                              : 0;
 }
 
-static void set_stall(CURL *h)
+void cli_set_stall(CURL *h)
 {
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, STALL_S);
@@ -174,11 +174,11 @@ int cli_put_file(struct cli_client *c, const char *path, FILE *from, struct ck_e
 {
     CK_CLEAN_BUF struct ck_buf answer = {.cap = ANSWER_MAX};
     curl_easy_reset(c->curl);
-    if (set_url(c, c->curl, path, err))
+    if (cli_set_url(c, c->curl, path, err))
         return -1;
     off_t size = fseeko(from, 0, SEEK_END) ? -1 : ftello(from); // -1, a pipe: chunked
     rewind(from);
-    set_stall(c->curl);
+    cli_set_stall(c->curl);
     curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->curl, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(c->curl, CURLOPT_READDATA, from);
@@ -212,9 +212,9 @@ int cli_get_file(struct cli_client *c, const char *path, FILE *to, struct ck_err
 {
     curl_easy_reset(c->curl);
     struct download d = {.curl = c->curl, .to = to, .error = {.cap = ANSWER_MAX}};
-    if (set_url(c, c->curl, path, err))
+    if (cli_set_url(c, c->curl, path, err))
         return -1;
-    set_stall(c->curl);
+    cli_set_stall(c->curl);
     curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, to_file);
     curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &d);
@@ -282,7 +282,7 @@ static int stream_run(struct cli_client *c, struct stream *s, cli_tick_fn tick, 
         return 1;
     if (status >= 400)
         return answer_error(status, ck_buf_slice(&s->error), err);
-    return rc ? transport_error(c, rc, err) : 0;
+    return rc ? cli_transport_error(c, rc, err) : 0;
 }
 
 int cli_stream(struct cli_client *c, const char *path, const json_t *body, cli_data_fn on_data, cli_tick_fn tick,
@@ -302,9 +302,9 @@ int cli_stream(struct cli_client *c, const char *path, const json_t *body, cli_d
         ck_fail(err, 500, "no_memory", "out of memory");
         goto out;
     }
-    if (set_url(c, s.h, path, err))
+    if (cli_set_url(c, s.h, path, err))
         goto out;
-    set_stall(s.h);
+    cli_set_stall(s.h);
     curl_easy_setopt(s.h, CURLOPT_HTTPHEADER, headers);
     if (body) {
         curl_easy_setopt(s.h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)in.n);

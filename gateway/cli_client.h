@@ -36,3 +36,9 @@ typedef int (*cli_data_fn)(void *ctx, const void *p, size_t n);
 typedef int (*cli_tick_fn)(void *ctx);
 int cli_stream(struct cli_client *c, const char *path, const json_t *body, cli_data_fn on_data, cli_tick_fn tick,
                void *ctx, struct ck_err *err);
+
+// For those who drive a transfer of their own: URL and the usual options, a bound on silence (the
+// gateway says something every 15 s), and what went wrong below HTTP in words (-1).
+int cli_set_url(struct cli_client *c, CURL *h, const char *path, struct ck_err *err);
+void cli_set_stall(CURL *h);
+int cli_transport_error(const struct cli_client *c, CURLcode rc, struct ck_err *err);

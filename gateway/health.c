@@ -57,10 +57,11 @@ static void page(struct http_req *r)
                   "<code>--gateway-url</code>, VS Code, thebe, Open WebUI"
                   "<tr><td><code>%s/v1</code><td>cells, files and commands as JSON for programs; described by "
                   "<a href=\"%s/openapi.json\">openapi.json</a>"
+                  "<tr><td><code>%s/mcp</code><td>the Model Context Protocol, for agents"
                   "<tr><td><code>%s/healthz</code><td>health; also <code>/readyz</code> and <code>/metrics</code></table>"
                   "<p>Every door but the last needs the token that the gateway printed when it started: "
                   "<code>Authorization: Bearer …</code> or <code>?token=…</code>.</p></html>\n",
-                  CK_VERSION, base, base, base, base);
+                  CK_VERSION, base, base, base, base, base);
     http_reply_buf(r, 200, "text/html; charset=utf-8", &b);
 }
 

@@ -42,6 +42,7 @@ enum http_route_flag {
     HTTP_OPEN = 1,      // no token needed; http_auth() says whether a right one was there
     HTTP_STREAM = 2,    // the handler is called when the headers are in and reads the body itself
     HTTP_WEBSOCKET = 4, // a GET that must be a WebSocket upgrade (426 JSON otherwise)
+    HTTP_BEARER = 8,    // without a right token: 401 with WWW-Authenticate, as OAuth's clients expect
 };
 
 typedef void (*http_handler)(struct http_req *r);

@@ -43,7 +43,7 @@ static void add_cors(const struct http_server *s, const struct http_req *r, stru
     if (!allow)
         return;
     ck_buf_printf(b, "Access-Control-Allow-Origin: %s\r\n", allow);
-    ck_buf_printf(b, "Access-Control-Expose-Headers: Location, ETag, Content-Range, Retry-After\r\n");
+    ck_buf_printf(b, "Access-Control-Expose-Headers: Location, ETag, Content-Range, Retry-After, Mcp-Session-Id\r\n");
     if (strcmp(allow, "*"))
         ck_buf_add_str(b, "Vary: Origin\r\n");
 }

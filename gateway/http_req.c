@@ -151,7 +151,8 @@ static void refuse_method(struct http_req *r, unsigned allowed)
 static void preflight(struct http_req *r)
 {
     http_header_add(r, "Access-Control-Allow-Headers",
-                    "accept, content-type, authorization, x-xsrftoken, last-event-id");
+                    "accept, content-type, authorization, x-xsrftoken, last-event-id, mcp-session-id, "
+                    "mcp-protocol-version, mcp-method, mcp-name");
     http_header_add(r, "Access-Control-Allow-Methods", "GET, PUT, POST, PATCH, DELETE, OPTIONS");
     http_header_add(r, "Access-Control-Max-Age", "600");
     swallow_ready_body(r);
@@ -260,7 +261,10 @@ void req_dispatch(struct http_req *r)
         refuse(r, 404, "not_found", "there is nothing at this URL");
     else if (!m.route)
         refuse_method(r, m.allowed);
-    else if (!authorised && !(m.route->flags & HTTP_OPEN))
+    else if (!authorised && m.route->flags & HTTP_BEARER) {
+        http_header_add(r, "WWW-Authenticate", "Bearer");
+        refuse(r, 401, "unauthorized", "the token is missing or wrong: Authorization: Bearer T");
+    } else if (!authorised && !(m.route->flags & HTTP_OPEN))
         refuse(r, 403, "forbidden", "Forbidden");
     else if (m.route->flags & HTTP_WEBSOCKET && !r->head.websocket) {
         http_header_add(r, "Upgrade", "websocket");

@@ -19,11 +19,12 @@ static const struct {
     {"template", ck_cmd_template, "build the saved machine that sessions start from"},
     {"run", ck_cmd_run, "run a file or a line of Python in a session of a running gateway"},
     {"session", ck_cmd_session, "create, list and delete sessions of a running gateway"},
+    {"mcp", ck_cmd_mcp, "speak MCP on standard input and output, for a running gateway"},
     {"bridge", ck_cmd_bridge, NULL},
 };
 
 // Named in the design, made by later releases: said plainly instead of "unknown".
-static const char *const LATER[] = {"token", "mcp"};
+static const char *const LATER[] = {"token"};
 
 static void usage(FILE *to)
 {

@@ -92,7 +92,8 @@ static int start_http(struct serve *s, struct ck_err *err)
         return -1;
     if (http_server_add_routes(s->g.http, ck_base_routes, ck_base_nroutes) ||
         http_server_add_routes(s->g.http, ck_jupyter_routes, ck_jupyter_nroutes) ||
-        http_server_add_routes(s->g.http, ck_v1_routes, ck_v1_nroutes))
+        http_server_add_routes(s->g.http, ck_v1_routes, ck_v1_nroutes) ||
+        http_server_add_routes(s->g.http, ck_mcp_routes, ck_mcp_nroutes))
         return ck_fail(err, 500, "bad_route", "a route of this build is malformed");
     return 0;
 }
@@ -129,6 +130,7 @@ static int run(struct serve *s, struct ck_err *err)
 static void free_parts(struct serve *s)
 {
     http_server_free(s->g.http);
+    mcp_free(s->g.mcp);
     registry_free(s->g.registry);
     pool_free(s->g.pool);
     launcher_free(s->launcher);

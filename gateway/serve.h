@@ -11,6 +11,7 @@ struct http_server;
 struct metrics;
 struct store;
 struct pool;
+struct mcp;
 
 struct gateway {
     uv_loop_t *loop;
@@ -21,6 +22,7 @@ struct gateway {
     struct store *store;
     struct pool *pool;
     struct metrics *metrics;
+    struct mcp *mcp; // made with its first request
     char accelerator[8];      // what new sessions use: "kvm" or "tcg"
     char accel_reason[512];   // why
     int64_t started_us;       // wall clock

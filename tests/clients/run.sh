@@ -24,6 +24,7 @@ run soak node "$here/soak.js" "$url" "$token" --cuts 200
 for d in jupyterclient openwebui sockets; do
     run $d /usr/bin/python3 "$here/$d.py" "$url" "$token"
 done
+run mcp node "$here/mcp.mjs" "$url" "$token" "$here/../../${CELLKEEP_BUILD:-build}/cellkeep"
 run frontends sh "$here/frontends.sh" "$url" "$token"
 
 passed=$(grep -c '^ok ' "$out")
