@@ -36,6 +36,7 @@ static const struct setting SETTINGS[] = {
     {"memory-mb", K_INT, AT(memory_mb), 384, 32768, "N", "memory of a session (512)"},
     {"pool-size", K_INT, AT(pool_size), 0, 256, "N", "sessions started ahead (2)"},
     {"max-sessions", K_INT, AT(max_sessions), 0, 100000, "N", "sessions in all, 0 = no limit (50)"},
+    {"max-kernels", K_INT, AT(max_sessions), 0, 100000, "N", "another name of --max-sessions"},
     {"allow-origin", K_TEXT, AT(allow_origin), 0, 0, "O", "origin allowed by CORS, or * (none)"},
     {"tls-cert", K_PATH, AT(tls_cert), 0, 0, "FILE", "certificate chain (PEM); needs --tls-key"},
     {"tls-key", K_PATH, AT(tls_key), 0, 0, "FILE", "its private key (PEM)"},
@@ -51,6 +52,12 @@ static const struct setting SETTINGS[] = {
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
     {"jail-required", K_BOOL, AT(jail_required), 0, 1, "yes|no", "refuse to run when a step of the jail fails (no)"},
     {"env-allow", K_TEXT, AT(env_allow), 0, 0, "A,B", "variables besides KERNEL_* that Jupyter clients may set (none)"},
+    {"default-kernel-name", K_TEXT, AT(default_kernel_name), 0, 0, "NAME", "kernel of Jupyter clients that name none (python3)"},
+    {"list-kernels", K_BOOL, AT(list_kernels), 0, 1, "yes|no", "let Jupyter clients list kernels and sessions (yes)"},
+    {"max-message-mb", K_INT, AT(max_message_mb), 1, CONFIG_MESSAGE_MB_MAX, "N", "largest Jupyter message, MiB, either way (104)"},
+    {"iopub-msg-rate-limit", K_INT, AT(iopub_msg_rate_limit), 0, 1000000000, "N", "iopub messages a second to a Jupyter client, 0 = any (0)"},
+    {"iopub-data-rate-limit", K_INT, AT(iopub_data_rate_limit), 0, 2000000000, "N", "bytes of output a second to a Jupyter client, 0 = any (0)"},
+    {"rate-limit-window", K_MS, AT(rate_limit_window_ms), 1, 3600, "S", "seconds over which the two are measured (3)"},
     {"log-level", K_LOG_LEVEL, AT(log_level), 0, 0, "LEVEL", "debug, info, warn or error (info)"},
 };
 #define NSETTINGS (sizeof SETTINGS / sizeof SETTINGS[0])
@@ -211,14 +218,15 @@ char *config_default_dir(bool cache, char *const *env)
 static int set_defaults(struct config *c, char *const *env, struct ck_err *err)
 {
     *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .max_sessions = 50, .uid_base = 210000,
-                         .max_connections = 16384, .max_body_mb = 64, .command_timeout_ms = 30000,
+                         .max_connections = 16384, .max_body_mb = 64, .list_kernels = true, .max_message_mb = 104, .rate_limit_window_ms = 3000, .command_timeout_ms = 30000,
                          .idle_s = 600, .delete_s = 86400};
     c->host = strdup("127.0.0.1");
     c->base_url = strdup("");
     c->log_level = strdup("info");
+    c->default_kernel_name = strdup("python3");
     c->state_dir = config_default_dir(false, env);
     c->cache_dir = config_default_dir(true, env);
-    if (!c->host || !c->base_url || !c->log_level || !c->state_dir || !c->cache_dir)
+    if (!c->host || !c->base_url || !c->log_level || !c->default_kernel_name || !c->state_dir || !c->cache_dir)
         return ck_fail(err, 500, "no_memory", "out of memory");
     return 0;
 }
@@ -386,12 +394,13 @@ void config_free(struct config *c)
     free(c->qemu);
     free(c->log_level);
     free(c->env_allow);
+    free(c->default_kernel_name);
     memset(c, 0, sizeof *c);
 }
 
 const char *config_usage(void)
 {
-    static char text[6144];
+    static char text[8192];
     size_t n = 0;
     n += (size_t)snprintf(text, sizeof text, "usage: cellkeep serve [options]\n\nRuns the gateway. Every option is also an "
                           "environment variable (--pool-size:\nCELLKEEP_POOL_SIZE) and a key of the --config file (pool_size); "

@@ -10,6 +10,9 @@
 enum config_accel { CONFIG_ACCEL_AUTO, CONFIG_ACCEL_KVM, CONFIG_ACCEL_TCG };
 enum config_on_exit { CONFIG_EXIT_KEEP, CONFIG_EXIT_PAUSE, CONFIG_EXIT_KILL };
 
+// With its envelope a message must fit into a frame that bridges take (SVC_FRAME_MAX there).
+#define CONFIG_MESSAGE_MB_MAX 104
+
 struct config {
     char *host;         // address or name to listen on
     int port;           // 0 = any free one
@@ -33,6 +36,12 @@ struct config {
     bool jail_required; // refuse to run a session when a step of the jail is not to be had
     char *env_allow;    // variables beyond KERNEL_* that a Jupyter client may set for its kernel:
                         // names separated by commas; NULL = none
+    char *default_kernel_name; // what a Jupyter client gets that names no kernel
+    bool list_kernels;         // Jupyter clients may list kernels and sessions
+    int max_message_mb;        // a Jupyter message, either way
+    int iopub_msg_rate_limit;  // messages a second to one Jupyter socket; 0 = no limit
+    int iopub_data_rate_limit; // bytes of streams a second; 0 = no limit
+    int64_t rate_limit_window_ms;
     // Limits of a session, defaults that a session may lower or (up to the maximum) raise.
     int64_t cell_timeout_ms;    // 0 = none
     int64_t command_timeout_ms; // 30 s

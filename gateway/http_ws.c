@@ -335,11 +335,13 @@ uint64_t ws_settle(struct ws_conn *w)
     uint8_t piece[16 * 1024];
     ssize_t n = 0;
     size_t all = 0;
-    // Under TLS the bytes are not ours to read; while input is off lws may hold some that come before.
-    if (!c || c->killed || c->in_input || c->rx_off || lws_is_ssl(c->wsi))
+    if (!c || c->killed || c->in_input || lws_is_ssl(c->wsi)) // under TLS the bytes are not ours to read
         return w->confirmed;
     int fd = lws_get_socket_fd(c->wsi);
+    bool paused = c->rx_paused;
+    c->rx_paused = false; // also when input is off: lws has read nothing then that we do not have
     c->in_input = true;
+    ws_input(c);
     while (all < SETTLE_MAX && (n = recv(fd, piece, sizeof piece, MSG_DONTWAIT)) > 0) {
         all += (size_t)n;
         if (ck_buf_add(&c->in, piece, (size_t)n))
@@ -347,6 +349,7 @@ uint64_t ws_settle(struct ws_conn *w)
         ws_input(c);
     }
     c->in_input = false;
+    c->rx_paused = paused;
     if (w->asked > w->confirmed && pong_begun(&w->rx))
         confirmed(w, w->asked);
     return w->confirmed;

@@ -5,8 +5,10 @@
 
 #include "common/ck_json.h"
 #include "common/ck_log.h"
+#include "common/ck_time.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void send_out(struct jup_socket *k, const struct jup_out *m)
@@ -78,6 +80,24 @@ static void say_gap(struct jup_socket *k)
     k->gap_count = k->gap_bytes = 0;
 }
 
+// True when the settings limit the rate and this message is over it.
+static bool over_rate(struct jup_socket *k, const char *type, const struct jup_out *m, uint64_t bytes)
+{
+    const struct config *c = k->g->config;
+    struct jup_rate_limits l = {c->iopub_msg_rate_limit, c->iopub_data_rate_limit, c->rate_limit_window_ms};
+    char text[400];
+    if (m->channel != JUP_IOPUB || !jup_rate_on(&l) || (!k->rate && !(k->rate = calloc(1, sizeof *k->rate))))
+        return false;
+    enum jup_rate_verdict v = jup_rate_take(k->rate, &l, ck_mono_ms(), type, m->part[3], bytes);
+    if (v < JUP_RATE_TELL_MSGS)
+        return v == JUP_RATE_DROP;
+    JUP_CLEAN_SYNTH struct jup_synth s = JUP_SYNTH_INIT;
+    jup_rate_text(text, sizeof text, v, &l);
+    if (!jup_synth_stderr(&s, k->kernel_session, m->part[1], text))
+        jup_say(k, &s);
+    return true;
+}
+
 static void deliver_message(struct jup_socket *k, const json_t *h, const struct ck_frame *f)
 {
     if (f->nparts < 5 || f->nparts > CK_FRAME_PARTS_MAX)
@@ -85,16 +105,18 @@ static void deliver_message(struct jup_socket *k, const json_t *h, const struct 
     enum jup_channel ch = jup_channel_of(ck_slice_str(ck_json_str(h, "ch", "", NULL)));
     struct jup_out m = {.channel = ch, .nbuffers = f->nparts - 5};
     struct ck_slice buffers[CK_FRAME_PARTS_MAX];
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < 4; i++)
-        m.part[i] = ck_frame_part(f, i + 1);
+        bytes += (m.part[i] = ck_frame_part(f, i + 1)).n;
     for (uint32_t i = 0; i < m.nbuffers; i++)
-        buffers[i] = ck_frame_part(f, i + 5);
+        bytes += (buffers[i] = ck_frame_part(f, i + 5)).n;
     m.buffers = buffers;
     remember(k, h, ch, m.part[1]);
-    if (!strcmp(ck_json_str(h, "mt", "", NULL), "status") && ck_slice_is(m.part[3], "{\"execution_state\":\"dead\"}"))
+    const char *type = ck_json_str(h, "mt", "", NULL);
+    if (!strcmp(type, "status") && ck_slice_is(m.part[3], "{\"execution_state\":\"dead\"}"))
         k->dead_said = true;
     say_gap(k);
-    if (ch != JUP_CHANNEL_NONE)
+    if (ch != JUP_CHANNEL_NONE && !over_rate(k, type, &m, bytes))
         send_out(k, &m);
 }
 

@@ -52,8 +52,23 @@ void jup_start_failed(struct http_req *r, const struct ck_err *err)
     http_reply_err(r, &e);
 }
 
+const char *jup_kernel_name(const struct http_req *r, const char *name)
+{
+    return name && *name ? name : http_gateway(r)->config->default_kernel_name;
+}
+
+bool jup_may_list(struct http_req *r)
+{
+    if (http_gateway(r)->config->list_kernels)
+        return true;
+    http_reply_error(r, 403, "Forbidden", "Forbidden: this gateway does not list its kernels (--list-kernels=no)");
+    return false;
+}
+
 void jup_kernels_list(struct http_req *r)
 {
+    if (!jup_may_list(r))
+        return;
     struct registry *reg = http_gateway(r)->registry;
     json_t *all = json_array();
     for (struct session *s = registry_next(reg, NULL); s; s = registry_next(reg, s))
@@ -76,7 +91,7 @@ void jup_kernels_create(struct http_req *r)
 {
     struct ck_err err = CK_ERR_INIT;
     json_t *body = http_body_json(r, &err);
-    const char *name = body ? ck_json_str(body, "name", NULL, &err) : NULL;
+    const char *name = jup_kernel_name(r, body ? ck_json_str(body, "name", NULL, &err) : NULL);
     const char *path = body ? ck_json_str(body, "path", NULL, &err) : NULL;
     if (err.status) {
         http_reply_err(r, &err);

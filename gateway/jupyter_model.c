@@ -20,7 +20,7 @@ const char *jup_execution_state(enum session_state s)
 bool jup_kernel_name_known(const char *name)
 {
     // "python" is what thebe and old clients ask for; jupyter_client resolves it the same way.
-    return !name || !*name || !strcmp(name, JUP_KERNEL_NAME) || !strcmp(name, "python");
+    return !strcmp(name, JUP_KERNEL_NAME) || !strcmp(name, "python");
 }
 
 json_t *jup_kernel_model(const struct session *s)

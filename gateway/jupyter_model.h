@@ -10,7 +10,7 @@
 // One of starting, idle, busy, restarting, dead: clients throw anything else away. A paused session
 // wakes up when it is used, so it is idle to them.
 const char *jup_execution_state(enum session_state s);
-// True for the names under which the one kernelspec is asked for; NULL and "" are the default.
+// True for the names under which the one kernelspec is asked for.
 bool jup_kernel_name_known(const char *name);
 
 json_t *jup_kernel_model(const struct session *s);

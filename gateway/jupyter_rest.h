@@ -25,6 +25,10 @@ void jup_channels(struct http_req *r);
 // What both kinds share (jupyter_kernels.c).
 // The session named by {id}, or NULL after a 404 was sent.
 struct session *jup_find_kernel(struct http_req *r);
+// The name of the kernel that is wanted: NULL and "" are the default of the settings.
+const char *jup_kernel_name(const struct http_req *r, const char *name);
+// False after a 403 was sent: the settings forbid lists.
+bool jup_may_list(struct http_req *r);
 void jup_no_such_kernel(struct http_req *r, const char *id);
 // Starts a kernel. path: a directory, env: as the client sent it; name: for people; each may be NULL.
 void jup_start_kernel(struct gateway *g, const char *name, const char *path, json_t *env, registry_created done,

@@ -15,8 +15,9 @@ static void api_version(struct http_req *r) { http_reply_json(r, 200, json_pack(
 
 static void specs_list(struct http_req *r)
 {
-    http_reply_json(r, 200, json_pack("{s:s,s:{s:o}}", "default", JUP_KERNEL_NAME, "kernelspecs", JUP_KERNEL_NAME,
-                                      jup_spec_model()));
+    const char *name = http_gateway(r)->config->default_kernel_name;
+    http_reply_json(r, 200, json_pack("{s:s,s:{s:o}}", "default", jup_kernel_name_known(name) ? JUP_KERNEL_NAME : name,
+                                      "kernelspecs", JUP_KERNEL_NAME, jup_spec_model()));
 }
 
 static void spec_get(struct http_req *r)

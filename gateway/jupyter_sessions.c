@@ -39,6 +39,8 @@ static struct jsession *find(struct http_req *r, struct session **kernel)
 
 void jup_sessions_list(struct http_req *r)
 {
+    if (!jup_may_list(r))
+        return;
     struct registry *reg = registry_of(r);
     json_t *all = json_array();
     for (struct jsession *j = registry_js_next(reg, NULL), *next; j; j = next) {
@@ -191,8 +193,8 @@ void jup_sessions_create(struct http_req *r)
         reply_session(r, 201, j, kernel);
     } else if (w->kernel_id && (kernel = registry_find(reg, w->kernel_id))) {
         bind_path(w, kernel);
-    } else if (!jup_kernel_name_known(w->kernel_name)) {
-        no_such_spec(r, w->kernel_name);
+    } else if (!jup_kernel_name_known(jup_kernel_name(r, w->kernel_name))) {
+        no_such_spec(r, jup_kernel_name(r, w->kernel_name));
     } else {
         // The folder of a notebook is its kernel's, as in every Jupyter server.
         const char *slash = strrchr(w->path, '/');
@@ -268,8 +270,8 @@ void jup_session_patch(struct http_req *r)
             http_reply_error(r, 400, "no_such_kernel", "No such kernel: %.64s", w->kernel_id);
     } else if (!w->kernel_name) {
         change(w, kernel);
-    } else if (!jup_kernel_name_known(w->kernel_name)) {
-        no_such_spec(r, w->kernel_name);
+    } else if (!jup_kernel_name_known(jup_kernel_name(r, w->kernel_name))) {
+        no_such_spec(r, jup_kernel_name(r, w->kernel_name));
     } else {
         jup_start_kernel(http_gateway(r), kernel->name, NULL, w->env, kernel_for_changed_session, w);
         return;

@@ -38,6 +38,7 @@ static void timer_closed(uv_handle_t *h)
         return;
     jup_submit_free(k);
     ck_buf_free(&k->parent);
+    free(k->rate);
     free(k);
 }
 
@@ -222,7 +223,7 @@ static void accept_client(struct jup_socket *k)
     k->dialect = v1 ? JUP_V1 : JUP_LEGACY;
     k->req = NULL;
     k->ws = http_ws_accept(r, v1 ? JUP_SUBPROTOCOL : NULL, &socket_events, k);
-    ws_set_max_message(k->ws, JUP_MESSAGE_MAX);
+    ws_set_max_message(k->ws, (size_t)k->g->config->max_message_mb << 20);
     session_connected(k->session, 1);
     if (k->named)
         phase(k, JUP_LIVE, 0);

@@ -5,6 +5,7 @@
 #include "gateway/bridge_link.h"
 #include "gateway/http.h"
 #include "gateway/jupyter_ack.h"
+#include "gateway/jupyter_rate.h"
 #include "gateway/jupyter_synth.h"
 #include "gateway/life.h"
 #include "gateway/serve.h"
@@ -12,7 +13,6 @@
 #define JUP_CONSUMER_MAX 130
 #define JUP_PARENT_MAX 4096 // a longer parent header is not repeated in our own messages
 #define JUP_SENT_MAX 32
-#define JUP_MESSAGE_MAX (60u * 1024 * 1024) // of a client; what bridges take in one frame, less overhead
 
 // What each phase may do:               client may send | events arrive | next
 enum jup_phase {
@@ -68,6 +68,7 @@ struct jup_socket {
     struct ck_buf parent; // of the newest iopub message
     uint64_t gap_count, gap_bytes;
     bool dead_said;
+    struct jup_rate *rate; // owned; NULL until the settings' rate limit is first asked
     struct jup_sent asked[JUP_SENT_MAX];
     unsigned asked_at;
 };

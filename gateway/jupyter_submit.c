@@ -105,8 +105,8 @@ void jup_submit_too_large(struct jup_socket *k, bool binary, struct ck_slice sta
     struct jup_head head;
     struct ck_slice header;
     char text[160];
-    snprintf(text, sizeof text, "the message is larger than the %d MiB that this gateway takes in one message",
-             (int)(JUP_MESSAGE_MAX >> 20));
+    snprintf(text, sizeof text, "the message is larger than the %d MiB that this gateway takes in one message "
+             "(--max-message-mb)", k->g->config->max_message_mb);
     ck_log(CK_LOG_WARN, "jupyter", "message_too_large kernel=%s", k->session->id);
     if (jup_peek(k->dialect, binary, start, &ch, &head, &header))
         jup_say_refused(k, ch < JUP_IOPUB ? ch : JUP_SHELL, &head, header, "MessageTooLarge", text);

@@ -149,7 +149,9 @@ static void on_claimed(void *user, const json_t *re, const struct ck_frame *fram
 static json_t *limits(const struct creation *c)
 {
     int64_t cell_ms = 1000 * ck_json_int(c->timeouts, "cell_s", c->r->config->cell_timeout_ms / 1000, NULL);
-    return json_pack("{s:I,s:I}", "cell_ms", (json_int_t)cell_ms, "command_ms", (json_int_t)c->r->config->command_timeout_ms);
+    return json_pack("{s:I,s:I,s:I}", "cell_ms", (json_int_t)cell_ms, "command_ms",
+                     (json_int_t)c->r->config->command_timeout_ms, "message_bytes",
+                     (json_int_t)c->r->config->max_message_mb << 20);
 }
 
 static void on_bridge(void *user, struct bridge_proc *b, const struct ck_err *err)

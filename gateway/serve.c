@@ -20,6 +20,7 @@
 #include <ctype.h>
 #include <malloc.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,6 +148,8 @@ static void prepare_process(const struct config *c)
     enum ck_log_level level = CK_LOG_INFO;
     ck_log_level_from_name(c->log_level, &level);
     ck_log_set_level(level);
+    mallopt(M_MMAP_THRESHOLD, 256 * 1024); // large messages: their memory goes back when they are gone
+    mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
     signal(SIGPIPE, SIG_IGN);
     // glibc raises the threshold with every large block that is freed, and then keeps heaps full of holes:
     // the bodies and messages of megabytes that pass through here are to be given back to the host.

@@ -10,6 +10,7 @@
 struct record {
     struct ck_blob *frame; // owned reference
     uint8_t kind, class, channel;
+    bool large; // the log's `large`: belongs to no class for shrink()
     char cell[CK_UUID_MAX];
     char session[]; // NUL-terminated
 };
@@ -21,6 +22,9 @@ struct evlog {
     size_t cap, bytes, kept;
     uint64_t lead_bytes;        // of everything dropped before base
     uint64_t hint[EV_CLASSES];  // no kept record of that class is older
+    uint64_t large;             // number of the newest large event, while it is exempt; 0 = none
+    size_t large_bytes;         // its share of bytes
+    bool large_seen;            // by evlog_settle()
 };
 
 static uintptr_t *slot_at(const struct evlog *l, uint64_t seq) { return &l->slot[seq & (l->room - 1)]; }
@@ -79,6 +83,8 @@ static void drop(struct evlog *l, uint64_t seq)
     *slot_at(l, seq) = dropped_slot(r->frame->n);
     l->bytes -= charge(r);
     l->kept--;
+    if (seq == l->large)
+        l->large = l->large_bytes = 0;
     record_free(r);
 }
 
@@ -99,7 +105,7 @@ static uint64_t oldest(struct evlog *l, enum ev_class class)
         l->hint[class] = l->base;
     for (; l->hint[class] < newest; l->hint[class]++) {
         uintptr_t s = *slot_at(l, l->hint[class]);
-        if (is_kept(s) && ((struct record *)s)->class == class)
+        if (is_kept(s) && ((struct record *)s)->class == class && !((struct record *)s)->large)
             return l->hint[class];
     }
     return 0;
@@ -107,7 +113,7 @@ static uint64_t oldest(struct evlog *l, enum ev_class class)
 
 static void shrink(struct evlog *l)
 {
-    while (l->bytes > l->cap && l->kept > 1) {
+    while (l->bytes - l->large_bytes > l->cap && l->kept > 1) {
         uint64_t victim = oldest(l, EV_STREAM);
         if (!victim)
             victim = oldest(l, EV_DISPLAY);
@@ -123,6 +129,37 @@ static void shrink(struct evlog *l)
         trim(l);
     }
     trim(l);
+}
+
+// The exempt event becomes one of its class again.
+static void end_exemption(struct evlog *l)
+{
+    if (!l->large)
+        return;
+    struct record *r = (struct record *)*slot_at(l, l->large);
+    r->large = false;
+    if (l->hint[r->class] > l->large)
+        l->hint[r->class] = l->large;
+    l->large = l->large_bytes = 0;
+}
+
+static void exempt(struct evlog *l, uint64_t seq, struct record *r)
+{
+    if (r->frame->n <= l->cap / 4)
+        return;
+    end_exemption(l);
+    r->large = true;
+    l->large = seq;
+    l->large_bytes = charge(r);
+    l->large_seen = false;
+}
+
+void evlog_settle(struct evlog *l)
+{
+    if (l->large && l->large_seen)
+        end_exemption(l);
+    l->large_seen = true;
+    shrink(l);
 }
 
 void evlog_set_cap(struct evlog *l, size_t cap)
@@ -156,6 +193,7 @@ static struct record *record_new(const struct ev_tag *tag, struct ck_blob *frame
     r->kind = (uint8_t)tag->kind;
     r->class = (uint8_t)tag->class;
     r->channel = (uint8_t)tag->channel;
+    r->large = false;
     size_t cell = strnlen(tag->cell, sizeof r->cell - 1);
     memcpy(r->cell, tag->cell, cell);
     r->cell[cell] = 0;
@@ -185,6 +223,7 @@ void evlog_append(struct evlog *l, const struct ev_tag *tag, struct ck_blob *fra
         *slot_at(l, seq) = (uintptr_t)r;
         l->bytes += charge(r);
         l->kept++;
+        exempt(l, seq, r);
     } else {
         *slot_at(l, seq) = dropped_slot(frame ? frame->n : 0);
         ck_blob_unref(frame);

@@ -2,7 +2,9 @@
 // cap allows and can say exactly what it had to drop. Pure: no clock, no I/O. One thread.
 //
 // Over the cap the oldest `stream` output goes first, then the oldest displays, then the oldest of
-// anything; the newest event always stays.
+// anything; the newest event always stays. The newest *large* one (over a quarter of the cap) does not
+// count and stays too, so that a message near or over the cap is not dropped by the next small one
+// before anybody could read it: until the next large one, or until evlog_settle() found it twice.
 #pragma once
 #include "common/ck_crypto.h"
 #include "common/ck_frame.h"
@@ -39,6 +41,7 @@ void evlog_set_cap(struct evlog *l, size_t cap);
 uint64_t evlog_next(const struct evlog *l);  // the number that the next append gets
 uint64_t evlog_first(const struct evlog *l); // the oldest kept, or evlog_next when empty
 size_t evlog_bytes(const struct evlog *l);
+void evlog_settle(struct evlog *l); // from time to time: memory goes back
 
 // Takes the reference of frame. NULL frame, or no memory: the number is used up and counts as
 // dropped, so that readers learn of it.

@@ -27,6 +27,7 @@ static void check(uv_timer_t *t)
 {
     struct bridge *b = t->data;
     struct ck_err err = CK_ERR_INIT;
+    evlog_settle(b->log);
     if ((b->state != BR_READY && b->state != BR_RESTARTING) || b->ping_under_way)
         return;
     b->ping_under_way =

@@ -83,8 +83,8 @@ function header(op, payload) {
 }
 
 // plan(): {kind: 'fin'|'rst'|'close'|'handshake', up: bool, bytes: n} for a new WebSocket connection, or null.
-// log, of message ids, shared by all connections: confirmed (Set; the gateway was told that the client
-// has it), repeated (sent to the client although it was confirmed), forwarded (Set; requests).
+// log, of message ids, shared by all connections: confirmed (Map; the gateway was told that the
+// client has it, by which connection), repeated (sent although confirmed: how that connection ended), forwarded (Set; requests).
 class Cutter {
   constructor(port, plan, log, onClean) {
     this.target = port;
@@ -140,7 +140,8 @@ class Cutter {
         } else if (op < 8) {
           const h = header(op, p);
           if (h) {
-            if (this.log.confirmed.has(h.msg_id)) this.log.repeated.push(h.msg_id);
+            const before = this.log.confirmed.get(h.msg_id);
+            if (before) this.log.repeated.push(before.how);
             c.unsure.push(h.msg_id);
           }
         }
@@ -157,7 +158,7 @@ class Cutter {
   confirm(c, name) {
     for (const [key, ids] of c.waiting) {
       c.waiting.delete(key);
-      for (const id of ids) this.log.confirmed.add(id);
+      for (const id of ids) this.log.confirmed.set(id, c);
       if (name === undefined || key === name) return;
     }
   }
@@ -196,6 +197,7 @@ class Cutter {
     const keep = bytes.subarray(0, cut.bytes - c.done[way]);
     if (cut.kind === 'close') {
       c.cut = { kind: 'clean' };
+      c.how = `close ${way}`;
       this.cuts.close++;
       this.relay(c, way, bytes);
       this.onClean();
@@ -207,6 +209,7 @@ class Cutter {
   // The last bytes go out, then both sides are ended; nothing more is relayed.
   end(c, kind, keep, way) {
     c.ended = true;
+    c.how = `${kind} ${way}`;
     this.cuts[kind]++;
     const over = () => setImmediate(() => {
       if (c.frames && c.frames.up.pongBegun) this.confirm(c);

@@ -116,7 +116,7 @@ def _soak(count, pause):
 `;
 
 async function client(kernel, port, i, state) {
-  const log = { confirmed: new Set(), repeated: [], forwarded: new Set() };
+  const log = { confirmed: new Map(), repeated: [], forwarded: new Set() };
   const me = { record: new Record(), log, asked: [], answered: 0 };
   const plan = () => {
     if (!state.cutting) return null;
@@ -188,7 +188,8 @@ function verdict(me, i, witness) {
   const text = `${record.iopub.length} iopub messages, ${owed.length} of ${me.asked.length} requests arrived, ` +
     `${me.cutter.total} cuts ${JSON.stringify(me.cutter.cuts)}, ${record.twice.length} were in flight at a cut and sent again`;
   check(`client ${i} lost nothing`, first >= 0 && lost === 0 && foreign === 0, `${lost} lost, ${foreign} unknown; ${text}`);
-  check(`client ${i} saw nothing twice that it had confirmed`, log.repeated.length === 0, log.repeated.length);
+  check(`client ${i} saw nothing twice that it had confirmed`, log.repeated.length === 0,
+    `${log.repeated.length} ${[...new Set(log.repeated)]}`);
   check(`client ${i} saw everything in order`, disorder === 0 && swapped === 0, `${disorder} iopub, ${swapped} replies`);
   check(`client ${i} has a reply to each request that arrived`, unanswered === 0, unanswered);
   return { cuts: me.cutter.total, again: record.twice.length, messages: record.seen.size };

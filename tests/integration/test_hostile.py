@@ -1,4 +1,5 @@
 """A guest that lies: forged, malformed, endless and oversized traffic costs that session at most."""
+import re
 import threading
 import time
 
@@ -113,6 +114,20 @@ def test_one_message_of_fifty_megabytes(gateway, api, session, neighbour):
     assert m.growth(bridge) < 200 * MB + SLACK, m.growth(bridge)
     assert m.growth(gateway.pid) < 150 * MB + SLACK, m.growth(gateway.pid)
     assert api.cell(session, "print:next")["stdout"] == "next\n"
+
+
+def test_a_message_over_the_cap_is_dropped_and_said(start):
+    gw = start("--pool-size", "1", "--on-exit", "kill", "--max-message-mb", "32")
+    api = gw.client()
+    sid = api.create()
+    bridge = gw.bridge_pid(sid)
+    with Memory(bridge, gw.pid) as m:
+        c = api.cell(sid, "print:before\nhuge:%d\nprint:after" % (50 * MB), timeout=120)
+    assert c["status"] == "ok" and c["stdout"].startswith("before\nafter\n")
+    assert re.search(r"message of 5242\d{4} bytes was dropped", c["stderr"]), c["stderr"]
+    assert m.growth(bridge) < 200 * MB + SLACK, m.growth(bridge)
+    assert m.growth(gw.pid) < 150 * MB + SLACK, m.growth(gw.pid)
+    assert api.cell(sid, "print:next")["stdout"] == "next\n"
 
 
 def test_a_message_over_every_limit_is_refused_and_the_session_goes_on_or_ends(api, session, neighbour):

@@ -260,3 +260,22 @@ def test_the_last_word_of_a_client_counts_when_its_connection_breaks(gateway, se
     again = seen_again(gateway, session, f)
     assert stdout(again) == "again\n"
     assert not {m["header"]["msg_id"] for m in again} & set(f.ids)
+
+
+def test_an_answer_behind_output_that_nobody_reads_counts(gateway, session):
+    """While a client does not read, the gateway may not read either: at the end it looks all the same."""
+    f = Frames(gateway, session)
+    ping = f.run_to_the_last_question("print:one")
+    f.sock.send("execute_request", {"code": "flood:300:60000", "silent": False})
+    wait_for("the cell", 30, lambda: gateway.client().session(session)["state"] == "idle")
+    time.sleep(0.3)
+    os.kill(gateway.pid, signal.SIGSTOP)
+    try:
+        f.ws.sock.sendall(websocket.ABNF(1, 0, 0, 0, websocket.ABNF.OPCODE_PONG, 1, ping.data).format())
+        f.cut("reset")
+        time.sleep(0.1)
+    finally:
+        os.kill(gateway.pid, signal.SIGCONT)
+    again = seen_again(gateway, session, f)
+    assert stdout(again) == ("x" * 59999 + "\n") * 300 + "again\n"
+    assert not {m["header"]["msg_id"] for m in again} & set(f.ids)

@@ -95,8 +95,12 @@ static void the_newest_event_stays_however_large_it_is(void **state)
     put(l, EV_STREAM, 100);
     put(l, EV_STREAM, 5000);
     trace(l, 1, &all, t, sizeof t);
-    assert_string_equal(t, "1-1 2");
+    assert_string_equal(t, "1 2");
     put(l, EV_OTHER, 10);
+    trace(l, 1, &all, t, sizeof t);
+    assert_string_equal(t, "1 2 3");
+    evlog_settle(l);
+    evlog_settle(l);
     trace(l, 1, &all, t, sizeof t);
     assert_string_equal(t, "1-2 3");
     assert_true(evlog_bytes(l) < 1000);
@@ -213,8 +217,10 @@ static void a_reader_meets_every_number_once(void **state)
     struct evlog *l = evlog_new(20000);
     uint64_t from = 1, expect = 1;
     for (int round = 0; round < 20000; round++) {
-        put(l, (enum ev_class)(rand() % 3), (size_t)rand() % 3000);
-        assert_true(evlog_bytes(l) < 20000 + 3000 + 500);
+        put(l, (enum ev_class)(rand() % 3), (size_t)rand() % (round % 50 ? 3000 : 30000));
+        if (round % 100 == 99)
+            evlog_settle(l);
+        assert_true(evlog_bytes(l) < 20000 + 3000 + 30000 + 500);
         for (int reads = rand() % 3; reads > 0; reads--) {
             struct evlog_item it;
             enum evlog_got got = evlog_read(l, from, &all, &it);
@@ -233,6 +239,36 @@ static void a_reader_meets_every_number_once(void **state)
     evlog_free(l);
 }
 
+static void a_message_over_the_cap_waits_for_its_readers(void **state)
+{
+    (void)state;
+    struct evlog *l = evlog_new(20000);
+    char t[200];
+    put(l, EV_OTHER, 100);
+    put(l, EV_DISPLAY, 70000); // 2
+    put(l, EV_OTHER, 100);
+    put(l, EV_STREAM, 4000); // 4
+    trace(l, 1, &all, t, sizeof t);
+    assert_string_equal(t, "1 2 3 4"); // what is small has its own room
+    for (int i = 0; i < 5; i++)
+        put(l, EV_STREAM, 4000); // 5 to 9
+    trace(l, 1, &all, t, sizeof t);
+    assert_string_equal(t, "1 2 3 4-5 6 7 8 9");
+    put(l, EV_STREAM, 60000); // 10: the large one now, and 2 like any other
+    trace(l, 1, &all, t, sizeof t);
+    assert_string_equal(t, "1 2-2 3 4-9 10");
+    assert_true(evlog_bytes(l) < 61000);
+    evlog_settle(l);
+    put(l, EV_OTHER, 100); // 11
+    trace(l, 10, &all, t, sizeof t);
+    assert_string_equal(t, "10 11");
+    evlog_settle(l); // it was there the last time too
+    trace(l, 10, &all, t, sizeof t);
+    assert_string_equal(t, "10-10 11");
+    assert_true(evlog_bytes(l) < 1000);
+    evlog_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +281,7 @@ int main(void)
         cmocka_unit_test(gaps_reach_every_reader_but_those_of_states),
         cmocka_unit_test(numbers_beyond_the_slots_are_given_up),
         cmocka_unit_test(a_reader_meets_every_number_once),
+        cmocka_unit_test(a_message_over_the_cap_waits_for_its_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
