@@ -144,8 +144,7 @@ static char *fork_name(const char *name, int i)
         n = NAME_BYTES_MAX - s;
     while (n && ((unsigned char)name[n] & 0xc0) == 0x80)
         n--;
-    memcpy(out, name, n);
-    memcpy(out + n, suffix, s + 1);
+    snprintf(out, NAME_BYTES_MAX + 1, "%.*s%s", (int)n, name, suffix);
     return out;
 }
 

@@ -16,18 +16,21 @@
 #define APPLICATION_ID 0x436b6570 // "Ckep"
 #define PARAMS_MAX 13
 
-// Each entry takes the schema from its index to the next version. Never edit one that was released.
-static const char *const MIGRATIONS[] = {
+static const char FIRST[] =
     "CREATE TABLE sessions(id TEXT PRIMARY KEY, name TEXT NOT NULL, template TEXT NOT NULL, accelerator TEXT NOT NULL,"
     " memory_mb INTEGER NOT NULL, created_us INTEGER NOT NULL, last_activity_us INTEGER NOT NULL,"
     " metadata TEXT NOT NULL, timeouts TEXT NOT NULL, dead INTEGER NOT NULL, reason TEXT) WITHOUT ROWID;"
     "CREATE TABLE jupyter_sessions(id TEXT PRIMARY KEY, path TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,"
-    " kernel_id TEXT NOT NULL) WITHOUT ROWID;",
-    "ALTER TABLE sessions ADD COLUMN paused_us INTEGER NOT NULL DEFAULT 0;" // since when; 0 = not paused
+    " kernel_id TEXT NOT NULL) WITHOUT ROWID;";
+
+static const char WITH_LAYERS[] = // paused_us: since when; 0 = not paused
+    "ALTER TABLE sessions ADD COLUMN paused_us INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sessions ADD COLUMN usage TEXT;"
     "CREATE TABLE checkpoints(id TEXT PRIMARY KEY, session TEXT NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL,"
-    " bytes INTEGER NOT NULL, layer TEXT NOT NULL, UNIQUE(session, name)) WITHOUT ROWID;",
-};
+    " bytes INTEGER NOT NULL, layer TEXT NOT NULL, UNIQUE(session, name)) WITHOUT ROWID;";
+
+// Each entry takes the schema from its index to the next version. Never edit one that was released.
+static const char *const MIGRATIONS[] = {FIRST, WITH_LAYERS};
 #define SCHEMA_VERSION ((int)(sizeof MIGRATIONS / sizeof MIGRATIONS[0]))
 
 enum statement {
@@ -41,6 +44,7 @@ enum statement {
     STATEMENTS
 };
 static const char *const SQL[STATEMENTS] = {
+    // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one statement on several lines
     [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) ON CONFLICT(id) DO UPDATE SET "
                     "name=?2, template=?3, accelerator=?4, memory_mb=?5, created_us=?6, last_activity_us=?7, metadata=?8,"
                     " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13",
