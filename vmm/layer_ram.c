@@ -5,6 +5,7 @@
 
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
+#include "common/ck_proc.h"
 #include "vmm/layer_index.h"
 
 #include <errno.h>
@@ -18,9 +19,11 @@
 #define BATCH (64u << 20)     // bytes in one call
 #define WORDS 65536           // of the page map in one read
 
-static int not_allowed(struct ck_err *err, int e, const char *what)
+// The memory of a process that is just ending is nobody's to look at: that is no want of permission.
+static int not_allowed(struct ck_err *err, pid_t pid, int e, const char *what)
 {
-    if (e == ESRCH || e == ENOENT)
+    struct ck_proc_id id;
+    if (e == ESRCH || e == ENOENT || ck_proc_identify(pid, &id))
         return ck_fail(err, 502, "vm_died", "the VM ended while its memory was looked at");
     return ck_fail_errno(err, e, 501, "no_layers", "cannot %s the memory of a VM here", what);
 }
@@ -36,7 +39,7 @@ int ck_ram_find(pid_t pid, int template_fd, uint64_t bytes, struct ck_ram *out, 
     snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
     errno = 0;
     if (ck_read_file(path, MAPS_MAX, &text, NULL))
-        return not_allowed(err, errno ? errno : EIO, "find");
+        return not_allowed(err, pid, errno ? errno : EIO, "find");
     out->nareas = text.n ? ck_maps_find((char *)text.p, st.st_dev, st.st_ino, bytes, out->area) : -1;
     return out->nareas > 0 ? 0 : ck_fail(err, 502, "vm_died", "the VM's memory is not where it should be");
 }
@@ -68,13 +71,13 @@ int ck_ram_private(const struct ck_ram *r, struct ck_buf *runs, uint64_t *pages,
     *pages = 0;
     if (fd < 0 || !words)
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
-        return not_allowed(err, fd < 0 ? errno : ENOMEM, "map");
+        return not_allowed(err, r->pid, fd < 0 ? errno : ENOMEM, "map");
     for (int i = 0; i < r->nareas; i++) {
         const struct ck_area *a = &r->area[i];
         for (uint64_t at = 0; at < a->bytes / CK_PAGE; at += WORDS) {
             size_t n = a->bytes / CK_PAGE - at < WORDS ? (size_t)(a->bytes / CK_PAGE - at) : WORDS;
             if (read_words(fd, (a->start / CK_PAGE + at) * 8, words, n))
-                return not_allowed(err, errno, "map");
+                return not_allowed(err, r->pid, errno, "map");
             if (ck_pagemap_runs(words, n, (uint32_t)(a->offset / CK_PAGE + at), runs, pages))
                 return ck_fail(err, 500, "no_memory", "no memory for the list of a VM's pages");
         }
@@ -101,7 +104,7 @@ static int flush(struct batch *b, struct ck_err *err)
     ssize_t k = b->write ? process_vm_writev(b->r->pid, &local, 1, b->remote, b->n, 0)
                          : process_vm_readv(b->r->pid, &local, 1, b->remote, b->n, 0);
     if (k < 0)
-        return not_allowed(err, errno, b->write ? "write" : "read");
+        return not_allowed(err, b->r->pid, errno, b->write ? "write" : "read");
     if ((size_t)k != b->bytes)
         return ck_fail(err, 502, "vm_died", "a part of the VM's memory cannot be %s", b->write ? "written" : "read");
     b->local += b->bytes;
