@@ -18,7 +18,7 @@ static const struct {
     {"image", ck_cmd_image, "build the guest image"},
     {"template", ck_cmd_template, "build the saved machine that sessions start from"},
     {"run", ck_cmd_run, "run a file or a line of Python in a session of a running gateway"},
-    {"session", ck_cmd_session, "create, list and delete sessions of a running gateway"},
+    {"session", ck_cmd_session, "create, list, pause, fork and delete sessions of a running gateway"},
     {"mcp", ck_cmd_mcp, "speak MCP on standard input and output, for a running gateway"},
     {"bridge", ck_cmd_bridge, NULL},
 };
