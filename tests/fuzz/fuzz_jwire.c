@@ -39,7 +39,7 @@ static void follow(const struct jw_msg *m, enum jw_channel ch)
         abort();
     ck_blob_unref(frame);
     trk_queue(t, &spec, &c, &err);
-    trk_take(t, c);
+    trk_take(t, c, 1000);
     c->phase = TRK_RUNNING;
     memcpy(parent.msg_id, cell_id, sizeof cell_id); // else nothing would reach the cell
     for (int i = 0; i < 3; i++)
