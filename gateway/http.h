@@ -189,6 +189,7 @@ size_t ws_queued(const struct ws_conn *w);
 // has acknowledged it (whether its program will read it is not known). While the socket is open.
 uint64_t ws_position(const struct ws_conn *w);
 void ws_confirm(struct ws_conn *w);
+uint64_t ws_asked(const struct ws_conn *w); // the place of the last question, answered or not
 uint64_t ws_confirmed(const struct ws_conn *w);
 uint64_t ws_settle(struct ws_conn *w);
 uint64_t ws_written(const struct ws_conn *w);

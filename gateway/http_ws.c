@@ -302,6 +302,11 @@ void ws_before_write(struct ws_conn *w)
     send_control(w, WS_PING, payload, sizeof payload);
 }
 
+uint64_t ws_asked(const struct ws_conn *w)
+{
+    return w->asked;
+}
+
 uint64_t ws_confirmed(const struct ws_conn *w)
 {
     return w->confirmed;

@@ -3,11 +3,20 @@
 // loses it.
 #include "gateway/jupyter_ack.h"
 
-void jup_ack_given(struct jup_ack *a, uint64_t seq, uint64_t end)
+void jup_ack_given(struct jup_ack *a, uint64_t seq, uint64_t end, uint64_t asked)
 {
-    if (a->n < JUP_ACK_MARKS)
-        a->n++;
     unsigned last = (a->first + a->n - 1) % JUP_ACK_MARKS;
+    bool full = a->n == JUP_ACK_MARKS;
+    if (a->n && (a->mark[last].end == end || (full && a->mark[last].end > asked))) {
+        a->mark[last].seq = seq; // nothing came between, or nobody will ask for what was there
+        a->mark[last].end = end;
+        return;
+    }
+    if (full)
+        a->first = (a->first + 1) % JUP_ACK_MARKS;
+    else
+        a->n++;
+    last = (a->first + a->n - 1) % JUP_ACK_MARKS;
     a->mark[last].seq = seq;
     a->mark[last].end = end;
 }

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JUP_ACK_MARKS 256
+#define JUP_ACK_MARKS 64
 
 struct jup_ack {
     struct {
@@ -16,8 +16,9 @@ struct jup_ack {
 };
 
 // Everything up to this event was given to the socket, whose output now ends at `end`. Neither number
-// ever goes back. When the ring is full the newest marks are merged: acks get coarser, never early.
-void jup_ack_given(struct jup_ack *a, uint64_t seq, uint64_t end);
+// ever goes back. asked: the place that the client was last asked about, 0 = none. When the ring is full, acks
+// for other places than that get coarser, never early.
+void jup_ack_given(struct jup_ack *a, uint64_t seq, uint64_t end, uint64_t asked);
 // The client has the output up to `place`. Returns the newest seq that is there completely and was
 // not returned before, or 0.
 uint64_t jup_ack_reached(struct jup_ack *a, uint64_t place);

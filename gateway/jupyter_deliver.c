@@ -154,6 +154,6 @@ void jup_deliver(struct jup_socket *k, const json_t *h, const struct ck_frame *f
     // A gap counts as delivered with the message that it is told with.
     if (k->gap_count)
         return;
-    jup_ack_given(&k->ack, k->last_seq, ws_position(k->ws));
+    jup_ack_given(&k->ack, k->last_seq, ws_position(k->ws), ws_asked(k->ws));
     jup_position_given(k);
 }

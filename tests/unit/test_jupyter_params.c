@@ -68,13 +68,13 @@ static void an_event_counts_as_delivered_when_its_last_byte_is_there(void **stat
 {
     (void)state;
     struct jup_ack a = {.n = 0};
-    jup_ack_given(&a, 5, 100);
-    jup_ack_given(&a, 7, 180);
+    jup_ack_given(&a, 5, 100, 0);
+    jup_ack_given(&a, 7, 180, 0);
     assert_int_equal(jup_ack_reached(&a, 99), 0);
     assert_int_equal(jup_ack_reached(&a, 100), 5);
     assert_int_equal(jup_ack_reached(&a, 100), 0); // once
     assert_int_equal(jup_ack_reached(&a, 179), 0);
-    jup_ack_given(&a, 9, 180); // an event that the client does not get
+    jup_ack_given(&a, 9, 180, 0); // an event that the client does not get
     assert_int_equal(jup_ack_reached(&a, 180), 9);
     assert_false(jup_ack_pending(&a));
     assert_int_equal(jup_ack_reached(&a, 500), 0);
@@ -84,8 +84,8 @@ static void asking_how_far_a_place_is_changes_nothing(void **state)
 {
     (void)state;
     struct jup_ack a = {.n = 0};
-    jup_ack_given(&a, 5, 100);
-    jup_ack_given(&a, 7, 180);
+    jup_ack_given(&a, 5, 100, 0);
+    jup_ack_given(&a, 7, 180, 0);
     assert_int_equal(jup_ack_at(&a, 99), 0);
     assert_int_equal(jup_ack_at(&a, 179), 5);
     assert_int_equal(jup_ack_at(&a, 1000), 7);
@@ -100,7 +100,7 @@ static void a_full_ring_gets_coarser_and_never_early(void **state)
     (void)state;
     struct jup_ack a = {.n = 0};
     for (uint64_t s = 1; s <= 10 * JUP_ACK_MARKS; s++)
-        jup_ack_given(&a, s, s);
+        jup_ack_given(&a, s, s, 0);
     uint64_t seen = 0;
     for (uint64_t place = 0; place <= 10 * JUP_ACK_MARKS; place++) {
         uint64_t got = jup_ack_reached(&a, place);
@@ -108,6 +108,21 @@ static void a_full_ring_gets_coarser_and_never_early(void **state)
         seen = got ? got : seen;
     }
     assert_int_equal(seen, 10 * JUP_ACK_MARKS);
+}
+
+static void the_place_that_was_asked_about_is_exact_in_a_full_ring(void **state)
+{
+    (void)state;
+    struct jup_ack a = {.n = 0};
+    uint64_t s = 0, asked = 0;
+    for (int round = 1; round <= 20; round++) {
+        for (int i = 0; i < round * JUP_ACK_MARKS / 4; i++, s++)
+            jup_ack_given(&a, s + 1, 10 * (s + 1), asked);
+        asked = 10 * s; // the question goes out behind what was given
+        for (int i = 0; i < 3 * JUP_ACK_MARKS; i++, s++)
+            jup_ack_given(&a, s + 1, 10 * (s + 1), asked);
+        assert_int_equal(jup_ack_reached(&a, asked), asked / 10);
+    }
 }
 
 int main(void)
@@ -119,6 +134,7 @@ int main(void)
         cmocka_unit_test(an_event_counts_as_delivered_when_its_last_byte_is_there),
         cmocka_unit_test(asking_how_far_a_place_is_changes_nothing),
         cmocka_unit_test(a_full_ring_gets_coarser_and_never_early),
+        cmocka_unit_test(the_place_that_was_asked_about_is_exact_in_a_full_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ import threading
 import uuid
 
 from agent import Agent
+import native
 from kernel import Kernel
 from qmp import Qmp
 
@@ -104,7 +105,8 @@ class Machine:
         """cont: the guest begins (or goes on)."""
         with self.lock:
             if self.ports and not self.agent:
-                self.kernel = Kernel(self, self.ports, b"template")
+                make = native.Native if os.path.exists(native.PATH) else Kernel
+                self.kernel = make(self, self.ports, b"template")
                 self.agent = Agent(self, self.ports[5560])
                 if self.past:
                     self.check_memory()
