@@ -153,7 +153,8 @@ static void climb(struct bridge *b, struct trk_cell *c, enum end_rung rung)
             report_early(b, c);
         break;
     case END_KILLED:
-        br_kernel_kill(b, c ? "a cancelled cell did not come to rest" : "a cell that had timed out did not come to rest");
+        br_kernel_kill(b, c ? "a cancelled cell did not come to rest"
+                            : "a cell that had timed out did not come to rest");
         break;
     case END_VM_KILLED:
         br_kernel_unkillable(b);

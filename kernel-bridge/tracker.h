@@ -18,7 +18,7 @@
 
 #define TRK_JUPYTER_MAX 1024      // executions of Jupyter clients under way; beyond, the oldest is forgotten
 #define TRK_ABORT_RETRIES 3       // a cell aborted by another's error is sent again
-#define TRK_QUIET_MS 4000         // silence after one half of an end until the kernel is probed, and again until given up
+#define TRK_QUIET_MS 4000         // silence after half of an end until the kernel is probed, and until it is given up
 #define TRK_REPLY_MS 12000        // the second one, when it is the reply that is missing: it may be large
 #define TRK_LATE_MS 30000         // either, when iopub goes on speaking
 #define TRK_SENT_MS 10000         // silence after a cell was sent and does not begin
