@@ -66,6 +66,9 @@ void v1_feed_events(struct http_req *r);       // v1_feed.c
 void v1_feed_stream(struct http_req *r);
 void v1_files_get(struct http_req *r);         // v1_download.c
 void v1_files_put(struct http_req *r);         // v1_upload.c
+// With ?archive=: a folder, packed or unpacked. v1_tar.c
+void v1_tar_get(struct http_req *r, struct session *s, const char *path);
+void v1_tar_put(struct http_req *r, struct session *s, const char *path);
 void v1_files_delete(struct http_req *r);      // v1_files.c
 void v1_files_post(struct http_req *r);
 void v1_commands_run(struct http_req *r);      // v1_commands.c

@@ -117,9 +117,11 @@ static bool list_again(struct v1_get *g, const struct ck_err *err)
 static void list_folder(struct v1_get *g)
 {
     if (http_query(g->r, "archive")) {
-        struct ck_err err = CK_ERR_INIT;
-        ck_fail(&err, 501, "not_implemented", "this version of cellkeep cannot pack a folder yet: fetch its files");
-        get_fail(g, &err);
+        struct session *s = v1_session(g->r, true);
+        http_on_gone(g->r, NULL);
+        if (s)
+            v1_tar_get(g->r, s, g->path);
+        get_free(g);
         return;
     }
     g->list_limit = LIST_MAX;
@@ -229,6 +231,9 @@ static void on_stat(struct v1_get *g, const json_t *re)
     struct ck_err err = CK_ERR_INIT;
     if (!strcmp(type, "dir")) {
         list_folder(g);
+    } else if (http_query(g->r, "archive")) {
+        ck_fail(&err, 409, "not_a_folder", "only a folder comes as an archive: fetch the file as it is");
+        get_fail(g, &err);
     } else if (!strcmp(type, "file")) {
         have_file(g, stat);
     } else {

@@ -171,8 +171,8 @@ void v1_files_put(struct http_req *r)
         return;
     }
     if (http_query(r, "archive")) {
+        v1_tar_put(r, s, p->path);
         free(p);
-        http_reply_error(r, 501, "not_implemented", "this version of cellkeep cannot unpack an archive yet: put its files");
         return;
     }
     p->r = r;
