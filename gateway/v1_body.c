@@ -233,7 +233,7 @@ int v1_cell_body_parse(struct ck_slice json, struct v1_cell_body *out, struct ck
 
 int v1_cell_body_check(json_t *o, struct v1_cell_body *out, struct ck_err *err)
 {
-    static const char *const known[] = {"code", "timeout_s", "stdin", "silent", NULL};
+    static const char *const known[] = {"code", "timeout_s", "stdin", "silent", "output", NULL};
     memset(out, 0, sizeof *out);
     out->body = o;
     if (v1_body_only(o, "a cell", known, err))
@@ -248,11 +248,14 @@ int v1_cell_body_check(json_t *o, struct v1_cell_body *out, struct ck_err *err)
     if (out->timeout_ms < 0)
         out->timeout_ms = 0;
     out->silent = ck_json_bool(o, "silent", false, err);
-    return err->status ? -1 : 0;
+    if (err->status)
+        return -1;
+    return has(o, "output") ? v1_output_parse(json_object_get(o, "output"), &out->output, err) : 0;
 }
 
 void v1_cell_body_free(struct v1_cell_body *b)
 {
+    v1_output_free(&b->output);
     json_decref(b->lines);
     json_decref(b->body);
     memset(b, 0, sizeof *b);

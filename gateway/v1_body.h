@@ -4,6 +4,7 @@
 #pragma once
 #include "common/ck_buf.h"
 #include "common/ck_error.h"
+#include "gateway/v1_output.h"
 #include "gateway/v1_path.h"
 
 #include <jansson.h>
@@ -47,6 +48,7 @@ struct v1_cell_body {
     bool silent;
     enum v1_stdin stdin_mode;
     json_t *lines; // owned: array of strings, NULL unless V1_STDIN_LINES
+    struct v1_output output;
 };
 int v1_cell_body_parse(struct ck_slice json, struct v1_cell_body *out, struct ck_err *err);
 int v1_cell_body_check(json_t *o, struct v1_cell_body *out, struct ck_err *err); // parsed already; takes the reference

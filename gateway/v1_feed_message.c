@@ -44,6 +44,8 @@ static int check_rest(struct v1_feed_message *out, json_t *rest, struct ck_err *
     case V1_FEED_EXECUTE:
         if (v1_cell_body_check(json_incref(rest), &out->execute, err))
             return -1;
+        if (out->execute.output.wanted)
+            return ck_fail(err, 400, "bad_field", "a stream sends output as it is: \"output\" goes with POST .../cells");
         if (out->execute.stdin_mode == V1_STDIN_LINES)
             return ck_fail(err, 400, "bad_field", "on a stream \"stdin\" can only be true: answer with stdin messages");
         return 0;

@@ -6,13 +6,28 @@
 #include "common/ck_json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct v1_run {
-    struct http_req *r;
+    struct http_req *r;         // NULL when the client left while its answer was rewritten
     struct cell_run *run;
     struct v1_cell_body body; // until the run has it
-    bool sse, streaming;
+    bool sse, streaming, rewriting;
+    struct v1_output output;    // what is wanted of the finished cell
+    uv_work_t work;
+    uint64_t seq;
+    struct ck_buf finished, wanted;
+    int rc;
 };
+
+static void run_free(struct v1_run *v)
+{
+    v1_cell_body_free(&v->body);
+    v1_output_free(&v->output);
+    ck_buf_free(&v->finished);
+    ck_buf_free(&v->wanted);
+    free(v);
+}
 
 static void on_fail(void *user, const struct ck_err *err)
 {
@@ -30,13 +45,11 @@ static void on_fail(void *user, const struct ck_err *err)
             http_header_add(v->r, "Retry-After", "1");
         v1_reply_err(v->r, err);
     }
-    v1_cell_body_free(&v->body);
-    free(v);
+    run_free(v);
 }
 
-static void on_done(void *user, uint64_t seq, struct ck_slice finished)
+static void reply_done(struct v1_run *v, uint64_t seq, struct ck_slice finished)
 {
-    struct v1_run *v = user;
     if (v->streaming) {
         struct ck_buf b = CK_BUF_INIT;
         if (!ck_buf_add(&b, finished.p, finished.n))
@@ -47,7 +60,47 @@ static void on_done(void *user, uint64_t seq, struct ck_slice finished)
     } else {
         http_reply_bytes(v->r, 200, "application/json", finished.p, finished.n);
     }
-    free(v);
+    run_free(v);
+}
+
+// --- the cell as it is wanted: rewritten off the loop, as it may be large ------------------------------
+
+static void rewrite_in_pool(uv_work_t *work)
+{
+    struct v1_run *v = work->data;
+    v->rc = v1_output_apply(&v->output, ck_buf_slice(&v->finished), &v->wanted);
+}
+
+static void rewrite_after(uv_work_t *work, int status)
+{
+    struct v1_run *v = work->data;
+    struct ck_err err = CK_ERR_INIT;
+    if (!v->r) {
+        run_free(v);
+    } else if (status || v->rc) {
+        ck_fail(&err, 503, "no_memory", "the gateway is out of memory; the cell has ended: look for it with GET .../cells");
+        on_fail(v, &err);
+    } else {
+        reply_done(v, v->seq, ck_buf_slice(&v->wanted));
+    }
+}
+
+static void on_done(void *user, uint64_t seq, struct ck_slice finished)
+{
+    struct v1_run *v = user;
+    if (!v->output.wanted) {
+        reply_done(v, seq, finished);
+        return;
+    }
+    v->rewriting = true;
+    v->run = NULL;
+    v->seq = seq;
+    v->work.data = v;
+    if (ck_buf_add(&v->finished, finished.p, finished.n) ||
+        uv_queue_work(http_gateway(v->r)->loop, &v->work, rewrite_in_pool, rewrite_after)) {
+        v->rc = -1;
+        rewrite_after(&v->work, 0);
+    }
 }
 
 static int on_event(void *user, const json_t *h, const struct ck_frame *f, const struct v1_event *ev)
@@ -63,7 +116,9 @@ static int on_event(void *user, const json_t *h, const struct ck_frame *f, const
 static void on_drain(struct http_req *r, void *user)
 {
     (void)r;
-    cell_run_resume(((struct v1_run *)user)->run);
+    struct v1_run *v = user;
+    if (v->run)
+        cell_run_resume(v->run);
 }
 
 static void on_accepted(void *user)
@@ -88,8 +143,11 @@ static void on_gone(struct http_req *r, void *user)
 {
     (void)r;
     struct v1_run *v = user;
+    v->r = NULL;
+    if (v->rewriting)
+        return;
     cell_run_leave(v->run);
-    free(v);
+    run_free(v);
 }
 
 static int parse(struct ck_slice body, void *user, struct ck_err *err)
@@ -108,10 +166,11 @@ static void parsed(struct http_req *r, void *user, int rc, const struct ck_err *
         return;
     }
     if (!s) { // answered
-        v1_cell_body_free(&v->body);
-        free(v);
+        run_free(v);
         return;
     }
+    v->output = v->body.output;
+    memset(&v->body.output, 0, sizeof v->body.output);
     v->run = cell_run_start(http_gateway(r), s, &v->body, http_base_url(r), &run_events, v, &failed);
     if (!v->run) {
         on_fail(v, &failed);

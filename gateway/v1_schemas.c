@@ -82,7 +82,9 @@ const char v1_schemas_json[] =
     "\"Rollback\":{\"type\":\"object\",\"required\":[\"checkpoint\"]," CLOSED ",\"properties\":{\"checkpoint\":" STR "}},"
     "\"CellRun\":{\"type\":\"object\",\"required\":[\"code\"]," CLOSED ",\"properties\":{\"code\":" STR
     ",\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800},\"silent\":" BOOL
-    ",\"stdin\":{\"oneOf\":[" STR "," ARRAY(STR) "," BOOL "]}}},"
+    ",\"stdin\":{\"oneOf\":[" STR "," ARRAY(STR) "," BOOL "]},\"output\":" REF("Output") "}},"
+    "\"Output\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"strip_ansi\":" BOOL
+    ",\"max_text_bytes\":{\"type\":\"integer\",\"minimum\":100,\"maximum\":67108864},\"mime_types\":" ARRAY(STR) "}},"
     "\"Artifact\":{\"type\":\"object\",\"properties\":{\"path\":" STR ",\"name\":" STR
     ",\"change\":{\"enum\":[\"created\",\"changed\"]},\"mime\":" STR ",\"size\":" INT ",\"sha256\":" STR ",\"url\":" STR "}},"
     "\"CellError\":{\"type\":[\"object\",\"null\"],\"properties\":{\"ename\":" STR ",\"evalue\":" STR ",\"traceback\":" ARRAY(STR)

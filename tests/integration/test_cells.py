@@ -475,3 +475,18 @@ def test_a_display_over_the_cap_is_counted(api, session):
     assert c["status"] == "ok" and c["stdout"] == "x\ny\n", c["status"]
     assert c["truncated"]["displays"] == 1 and c["truncated"]["display_bytes"] > 108 << 20, c["truncated"]
     assert "was dropped" in c["stderr"]
+
+
+def test_a_cell_as_a_model_wants_it(api, session):
+    output = {"strip_ansi": True, "max_text_bytes": 1000, "mime_types": ["image/*"]}
+    code = "print:\x1b[31mred\x1b[0m\nflood:100:100\npng\nthe result"
+    c = api.cell(session, code, output=output)
+    assert c["stdout"].startswith("red\nxxx") and "bytes left out …]" in c["stdout"] and len(c["stdout"]) < 1100
+    assert c["truncated"]["stdout_bytes"] == 4 + 10000 - 1000
+    assert set(c["displays"][0]["data"]) == {"image/png"} and c["result"] == {"text/plain": "the result"}
+    whole = api.get("/v1/sessions/%s/cells/%s" % (session, c["id"])).json()
+    assert len(whole["stdout"]) == 10000 + len("\x1b[31mred\x1b[0m\n") and len(whole["displays"][0]["data"]) == 2
+    done = list(api.events("POST", "/v1/sessions/%s/cells" % session, {"code": code, "output": output}))[-1]
+    assert done.kind == "done" and done.json()["stdout"] == c["stdout"]
+    r = api.post("/v1/sessions/%s/cells" % session, {"code": "1", "output": {"max_text": 5}})
+    assert r.status == 400 and "max_text" in r.json()["message"] and "max_text_bytes" in r.json()["message"]
