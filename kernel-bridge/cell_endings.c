@@ -197,6 +197,10 @@ static void probed(void *user, const struct ck_slice *content, const struct ck_e
 static void look_for_silence(struct bridge *b)
 {
     struct ck_err err = CK_ERR_INIT;
+    if (br_kernel_ready(b) && trk_quiet_at(b->trk) <= ck_mono_ms()) {
+        kc_drain(b->kc); // we may have been what was slow
+        trk_moved(b->trk, kc_received(b->kc), ck_mono_ms());
+    }
     enum trk_due due = br_kernel_ready(b) ? trk_quiet(b->trk, ck_mono_ms()) : TRK_NOTHING;
     if (due == TRK_PROBE &&
         kc_call(b->kc, JW_CONTROL, "kernel_info_request", ck_slice_str("{}"), PROBE_MS, probed, b, &err))

@@ -219,6 +219,11 @@ void kc_drain(struct kc *k)
         zs_drain(k->wire[order[i]].z);
 }
 
+uint64_t kc_received(const struct kc *k)
+{
+    return k && !k->closed ? zs_received(k->wire[JW_IOPUB].z) + zs_received(k->wire[JW_SHELL].z) : 0;
+}
+
 void kc_set_message_max(struct kc *k, uint64_t bytes) { k->o.message_max = bytes; }
 uint64_t kc_bad(const struct kc *k) { return k->bad; }
 unsigned kc_pending(const struct kc *k) { return k->calls; }

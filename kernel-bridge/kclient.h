@@ -39,6 +39,7 @@ struct kc *kc_open(const struct kc_opts *o, struct ck_err *err);
 void kc_close(struct kc *k); // pending calls end with 503 kernel_gone; NULL is fine
 void kc_set_key(struct kc *k, const char *key); // messages still signed with the one before are dropped silently
 void kc_drain(struct kc *k); // handles what has been received already; NULL is fine. Not from a callback of its own
+uint64_t kc_received(const struct kc *k); // bytes of iopub and shell so far, see zs_received; NULL: 0
 void kc_set_message_max(struct kc *k, uint64_t bytes);
 uint64_t kc_bad(const struct kc *k);
 unsigned kc_pending(const struct kc *k);     // calls without an answer

@@ -33,6 +33,10 @@ struct tracker {
     } winding;
     int64_t heard_ms; // the last message on iopub
     struct {
+        uint64_t bytes;                     // as last told
+        int64_t told_ms, seen_ms, large_ms; // seen: they had grown; large: by a message that was not whole yet
+    } moved;
+    struct {
         int64_t of;           // waits_since of what it was sent for, 0 = none is under way
         bool answered, heard; // heard: something on iopub since
         int64_t at_ms;
@@ -411,6 +415,8 @@ void trk_kernel_gone(struct tracker *t)
         unsend(t);
 }
 
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+
 int64_t trk_quiet_at(const struct tracker *t)
 {
     const struct trk_cell *c = t->active;
@@ -421,14 +427,27 @@ int64_t trk_quiet_at(const struct tracker *t)
         if (!t->probe.answered)
             return INT64_MAX; // trk_probed comes by itself
         from = t->probe.at_ms;
-        if (waits_for_end(c) && !c->reply)
-            quiet = TRK_REPLY_MS;
+        quiet = TRK_GIVE_UP_MS;
     } else if (c && c->phase == TRK_SENT && from == c->sent_ms) {
         quiet = TRK_SENT_MS;
     }
     // From the last sign on iopub; but a talk of other things that does not end is no reason to wait for ever.
-    int64_t silent = (t->heard_ms > from ? t->heard_ms : from) + quiet;
-    return silent < from + TRK_LATE_MS ? silent : from + TRK_LATE_MS;
+    int64_t silent = later(later(t->heard_ms, t->moved.seen_ms), from) + quiet;
+    int64_t late = later(t->moved.large_ms, from) + TRK_LATE_MS;
+    return silent < late ? silent : late;
+}
+
+void trk_moved(struct tracker *t, uint64_t received, int64_t now_ms)
+{
+    bool grown = received >= t->moved.bytes + TRK_MOVED_BYTES, whole = t->heard_ms > t->moved.told_ms;
+    int64_t since = waits_since(t);
+    if (grown && since && now_ms - since < TRK_MOVED_MS) {
+        t->moved.seen_ms = now_ms;
+        if (!whole)
+            t->moved.large_ms = now_ms;
+    }
+    t->moved.bytes = received;
+    t->moved.told_ms = now_ms;
 }
 
 // What is waited for did not come: later is as good a time as any to look again.

@@ -18,9 +18,11 @@
 
 #define TRK_JUPYTER_MAX 1024      // executions of Jupyter clients under way; beyond, the oldest is forgotten
 #define TRK_ABORT_RETRIES 3       // a cell aborted by another's error is sent again
-#define TRK_QUIET_MS 4000         // silence after half of an end until the kernel is probed, and until it is given up
-#define TRK_REPLY_MS 12000        // the second one, when it is the reply that is missing: it may be large
-#define TRK_LATE_MS 30000         // either, when iopub goes on speaking
+#define TRK_QUIET_MS 4000         // silence after half of an end until the kernel is probed
+#define TRK_GIVE_UP_MS 20000      // and then, although the probe was answered, until it is given up
+#define TRK_LATE_MS 120000        // either, when iopub goes on speaking
+#define TRK_MOVED_BYTES 8192      // more than what a probe makes a kernel say: a larger message is on its way
+#define TRK_MOVED_MS 900000       // how long that counts
 #define TRK_SENT_MS 10000         // silence after a cell was sent and does not begin
 #define TRK_URL_PREFIX_MAX 512
 
@@ -115,7 +117,10 @@ bool trk_busy(const struct tracker *t);
 // TRK_PROBE: ask the kernel something on its control channel, which makes it speak on iopub too, and
 // tell trk_probed what came of it. TRK_BROKEN: it answers, but what the client waits for cannot come
 // any more: the kernel has to be replaced, and the active cell (if any) ended.
+// A message that is on its way is no silence, however large and slow: before trk_quiet is asked when
+// its time has come, trk_moved is told how many bytes the kernel has sent until now.
 enum trk_due { TRK_NOTHING, TRK_PROBE, TRK_BROKEN };
+void trk_moved(struct tracker *t, uint64_t received, int64_t now_ms);
 enum trk_due trk_quiet(struct tracker *t, int64_t now_ms);
 enum trk_due trk_probed(struct tracker *t, bool answered, int64_t now_ms); // false: not within its deadline
 int64_t trk_quiet_at(const struct tracker *t); // INT64_MAX = not needed

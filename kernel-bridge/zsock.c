@@ -4,6 +4,8 @@
 // idle handle, which makes the loop come back after everybody else had a turn.
 #include "kernel-bridge/zsock.h"
 
+#include "kernel-bridge/tcpbytes.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <zmq.h>
@@ -18,6 +20,8 @@ struct zs {
     uv_idle_t again;
     bool poll_open, again_open, closed;
     unsigned handles;
+    uint16_t port;
+    int source; // libzmq's descriptor, over which the last message came; it may be gone. -1 = none yet
     size_t max_parts, room;
     zmq_msg_t *part;
     struct ck_slice *slice;
@@ -70,6 +74,8 @@ static size_t receive(struct zs *z, bool *truncated, size_t *bytes)
                 continue;
             break;
         }
+        if (!n)
+            z->source = zmq_msg_get(m, ZMQ_SRCFD);
         more = zmq_msg_more(m);
         *bytes += zmq_msg_size(m);
         if (keep) {
@@ -164,6 +170,8 @@ void zs_close(struct zs *z)
         free(z);
 }
 
+uint64_t zs_received(const struct zs *z) { return z && z->source >= 0 ? tcp_received(z->source, z->port) : 0; }
+
 static int set_int(void *sock, int option, int value) { return zmq_setsockopt(sock, option, &value, sizeof value); }
 
 static int set_options(void *sock, const struct zs_opts *o)
@@ -205,6 +213,8 @@ struct zs *zs_open(const struct zs_opts *o, struct ck_err *err)
         ck_fail(err, 500, "no_memory", "no memory for a socket");
         return NULL;
     }
+    z->port = o->port;
+    z->source = -1;
     z->max_parts = o->max_parts;
     z->on_message = o->on_message;
     z->user = o->user;

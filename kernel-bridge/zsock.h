@@ -31,6 +31,9 @@ struct zs_opts {
 
 struct zs *zs_open(const struct zs_opts *o, struct ck_err *err); // NULL with err
 void zs_drain(struct zs *z); // delivers what is there now, within bounds; not from on_message
+// Bytes that have come over the connection of the last message, those of a message that is still on
+// its way included; 0 = unknown. It begins anew with each connection.
+uint64_t zs_received(const struct zs *z);
 void zs_close(struct zs *z); // no callback after this; what was not sent is lost; NULL is fine
 
 // Copies. 0 = handed over, -1 = the queue is full (503 "kernel_busy") or the socket broken.

@@ -282,7 +282,7 @@ static void a_kernel_that_says_only_half_of_an_end_is_probed_and_then_broken(voi
         assert_int_equal(trk_quiet(t, at), TRK_PROBE);
         assert_int_equal(trk_quiet(t, at + 100000), TRK_NOTHING); // until it is known what became of the probe
         assert_int_equal(trk_probed(t, true, at + 10), TRK_NOTHING);
-        assert_int_equal(trk_quiet_at(t), at + (half ? TRK_REPLY_MS : TRK_QUIET_MS));
+        assert_int_equal(trk_quiet_at(t), at + TRK_GIVE_UP_MS);
         assert_int_equal(trk_quiet(t, trk_quiet_at(t)), TRK_BROKEN);
         assert_int_equal(c->phase, TRK_RUNNING); // its ending is the caller's to decide
         trk_free(t);
@@ -330,6 +330,66 @@ static void an_answered_probe_proves_the_loss_of_an_idle_at_once(void **state)
     assert_false(idle(t, "before the probe").broken);
     trk_quiet(t, trk_quiet_at(t));
     assert_true(idle(t, "the probe").broken);
+    trk_free(t);
+}
+
+static void a_message_that_is_on_its_way_is_no_silence(void **state)
+{
+    (void)state;
+    for (int probe = 0; probe < 2; probe++) {
+        struct tracker *t = made();
+        running(t, A);
+        reply(t, A, OK);
+        uint64_t bytes = 2000;
+        int64_t now = trk_quiet_at(t);
+        trk_moved(t, bytes, now);
+        if (probe) {
+            assert_int_equal(trk_quiet(t, now), TRK_PROBE);
+            trk_probed(t, true, now);
+        }
+        // Slowly, and for longer than any other talk would be listened to.
+        for (int64_t begun = now; now < begun + 2 * (int64_t)TRK_LATE_MS; now = trk_quiet_at(t)) {
+            bytes += TRK_MOVED_BYTES;
+            trk_moved(t, bytes, now);
+            assert_int_equal(trk_quiet(t, now), TRK_NOTHING);
+        }
+        trk_moved(t, bytes + TRK_MOVED_BYTES - 1, now); // no more than what the probe makes it say
+        assert_int_equal(trk_quiet(t, now), probe ? TRK_BROKEN : TRK_PROBE);
+        trk_free(t);
+    }
+}
+
+static void a_message_that_never_becomes_whole_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    running(t, A);
+    reply(t, A, OK);
+    enum trk_due due = TRK_NOTHING;
+    int64_t now = 0;
+    for (uint64_t bytes = 0; !due && now < 2 * (int64_t)TRK_MOVED_MS; bytes += TRK_MOVED_BYTES) {
+        now = trk_quiet_at(t);
+        trk_moved(t, bytes, now);
+        due = trk_quiet(t, now);
+    }
+    assert_int_equal(due, TRK_PROBE);
+    trk_free(t);
+}
+
+static void bytes_of_whole_messages_do_not_put_the_probe_off_for_ever(void **state)
+{
+    (void)state;
+    struct tracker *t = made();
+    running(t, A);
+    reply(t, A, OK);
+    uint64_t bytes = 0;
+    int64_t now = 20;
+    for (; now < 20 + TRK_LATE_MS; now += 1000) {
+        say(t, JW_IOPUB, "stream", "execute_request", A, "{}", now);
+        trk_moved(t, bytes += 2 * TRK_MOVED_BYTES, now);
+        assert_int_equal(trk_quiet(t, now), TRK_NOTHING);
+    }
+    assert_int_equal(trk_quiet(t, now), TRK_PROBE);
     trk_free(t);
 }
 
@@ -593,6 +653,9 @@ int main(void)
         cmocka_unit_test(a_kernel_that_says_only_half_of_an_end_is_probed_and_then_broken),
         cmocka_unit_test(a_probe_that_nobody_answers_is_a_broken_kernel_if_the_code_has_ended),
         cmocka_unit_test(an_end_that_comes_after_all_makes_the_probe_void),
+        cmocka_unit_test(a_message_that_is_on_its_way_is_no_silence),
+        cmocka_unit_test(a_message_that_never_becomes_whole_is_not_waited_for_for_ever),
+        cmocka_unit_test(bytes_of_whole_messages_do_not_put_the_probe_off_for_ever),
         cmocka_unit_test(an_endless_talk_of_other_things_does_not_put_the_probe_off_for_ever),
         cmocka_unit_test(a_cell_that_does_not_begin_is_probed_for),
         cmocka_unit_test(an_execution_of_the_other_door_that_is_not_heard_breaks_the_kernel_too),

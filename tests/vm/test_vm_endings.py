@@ -108,6 +108,15 @@ def test_a_cell_that_closes_its_kernels_sockets_is_not_ok_and_the_next_one_works
     assert api.cell(session, "print('next')", timeout=150)["stdout"] == "next\n"
 
 
+def test_a_message_that_takes_long_to_come_does_not_cost_the_kernel(api, session):
+    size = 50_000_000
+    api.cell(session, "kept = 1")
+    c = api.cell(session, "display({'text/plain': 'z' * %d}, raw=True)\nprint('after')" % size, timeout=900)
+    assert c["status"] == "ok" and c["stdout"] == "after\n", (c["status"], c.get("detail"))
+    assert c["truncated"]["displays"] == 1 and c["truncated"]["display_bytes"] > size, c["truncated"]
+    assert api.cell(session, "kept", timeout=150)["result"]["text/plain"] == "1"
+
+
 def test_an_error_that_code_publishes_itself_does_not_decide(api, session):
     c = api.cell(session, "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'error', {'ename': 5}, "
                  "parent=k.get_parent())\nprint('after')")
