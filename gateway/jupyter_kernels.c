@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define INTERRUPT_DEADLINE_MS (20 * 1000)
-#define RESTART_DEADLINE_MS (90 * 1000) // the bridge's own is 60 s
+#define RESTART_DEADLINE_MS (150 * 1000) // the bridge's own is 120 s
 
 void jup_no_such_kernel(struct http_req *r, const char *id)
 {

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READY_MS 90000
+#define READY_MS 150000 // the bridge's own is 120 s
 #define RESTORED_MS 40000
 #define UID_TRIES 64
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define CHECKPOINT_MS 150000
-#define ROLLBACK_MS 60000
+#define ROLLBACK_MS 150000 // the bridge's own is 120 s
 
 // --- the list ------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@
 
 #define TRIES 3
 #define CLAIM_MS 30000
-#define CLAIM_RESTART_MS 65000 // an environment or folder of its own needs a fresh kernel
+#define CLAIM_RESTART_MS 130000 // an environment or folder of its own needs a fresh kernel
 
 struct creation {
     uv_timer_t timer; // tells an error that is known at once

@@ -11,7 +11,7 @@
 #define V1_COMMAND_BODY_MAX (4u * 1024 * 1024)  // of POST .../commands
 #define V1_UPLOAD_MAX (16ull * 1024 * 1024 * 1024) // of PUT .../files; the session's disk is smaller
 #define V1_CALL_TIMEOUT_MS 30000
-#define V1_RESTART_TIMEOUT_MS 90000
+#define V1_RESTART_TIMEOUT_MS 150000
 #define V1_USAGE_TIMEOUT_MS 2000
 
 // The session that the route's {id} names. NULL after having answered: 404 when there is none, and

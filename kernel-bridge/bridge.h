@@ -39,9 +39,12 @@ enum br_origin {
 #define BR_WAITERS_MAX 64
 #define BR_PARKED_MAX 256                // messages of clients that wait for a fresh kernel
 #define BR_PARKED_BYTES_MAX (32u << 20)
-#define BR_SETUP_MS 60000
-#define BR_KERNEL_START_MS 60000
-#define BR_AGENT_MS 10000
+// Patience with a guest on a host that has too much to do: no client waits for these, the gateway's
+// own deadlines are for them.
+#define BR_SETUP_MS 120000        // of the whole
+#define BR_KERNEL_START_MS 120000
+#define BR_AGENT_MS 30000         // for one answer of the agent
+#define BR_ASKED_MS 10000         // the same, when it is for a client that waits
 #define BR_TOPIC_MAX 40
 
 struct artifacts;

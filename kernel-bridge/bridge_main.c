@@ -233,7 +233,9 @@ static void on_shutdown(struct bridge *b, const char *why) { end(b->loop->data, 
 static void on_setup_overdue(uv_timer_t *t)
 {
     struct process *p = t->data;
-    br_dead(&p->b, "the session was not ready within 60 s");
+    char text[80];
+    snprintf(text, sizeof text, "the session was not ready within %d s", BR_SETUP_MS / 1000);
+    br_dead(&p->b, text);
 }
 
 static void on_setup(struct bridge *b, const struct ck_err *err)

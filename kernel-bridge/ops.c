@@ -226,7 +226,7 @@ static void interrupt_answered(void *user, const struct ck_slice *content, const
         return;
     }
     json_t *o = json_pack("{s:s,s:s,s:b}", "op", "kernel_signal", "signal", "INT", "group", 1);
-    if (ac_request(w->b->ac, o, ck_slice("", 0), BR_AGENT_MS, interrupt_signalled, w, &e) < 0)
+    if (ac_request(w->b->ac, o, ck_slice("", 0), BR_ASKED_MS, interrupt_signalled, w, &e) < 0)
         interrupt_signalled(w, NULL, ck_slice("", 0), &e);
     else
         br_interrupt_sent(w->b);
@@ -273,7 +273,7 @@ static int op_usage(struct bridge *b, struct conn *c, const struct bop *op, stru
     struct wait *w = br_check_alive(b, err) ? NULL : wait_new(b, c, op, err);
     if (!w)
         return -1;
-    if (ac_request(b->ac, json_pack("{s:s}", "op", "usage"), ck_slice("", 0), BR_AGENT_MS, usage_answered, w, err) <
+    if (ac_request(b->ac, json_pack("{s:s}", "op", "usage"), ck_slice("", 0), BR_ASKED_MS, usage_answered, w, err) <
         0) {
         free(w);
         return -1;

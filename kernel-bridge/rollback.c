@@ -40,8 +40,10 @@ static void too_late(uv_timer_t *t)
     struct bridge *b = t->data;
     struct ck_err err = CK_ERR_INIT;
     ck_fail(&err, 504, "timeout", "the older VM was not ready within %d s", BR_SETUP_MS / 1000);
+    char text[100];
+    snprintf(text, sizeof text, "the session was not ready within %d s after it was rolled back", BR_SETUP_MS / 1000);
     if (b->state == BR_ROLLBACK)
-        br_dead(b, "the session was not ready within 60 s after it was rolled back");
+        br_dead(b, text);
     else if (b->life.op == BR_LIFE_ROLLBACK && b->life.next)
         give_up(b, &err);
 }
