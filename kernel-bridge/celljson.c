@@ -184,8 +184,10 @@ int cell_json(const struct cell_facts *f, struct ck_buf *out)
               add_number_or_null(out, "peak_memory_bytes", f->peak_memory_bytes) ||
               ck_buf_printf(out,
                             "},\"truncated\":{\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64
-                            ",\"displays\":%" PRIu64 ",\"display_bytes\":%" PRIu64 "}",
+                            ",\"displays\":%" PRIu64 ",\"display_bytes\":%" PRIu64,
                             dropped[0], dropped[1], c->displays_dropped, c->display_bytes_dropped) ||
+              (c->error_bytes_dropped && ck_buf_printf(out, ",\"error_bytes\":%" PRIu64, c->error_bytes_dropped)) ||
+              ck_buf_add_str(out, "}") ||
               add_ending(&(struct cell_ending){f->ended_by, f->detail}, out);
     return bad ? -1 : 0;
 }

@@ -5,6 +5,7 @@
 
 #include "kernel-bridge/jscan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void cout_init(struct cout *c, size_t budget)
@@ -185,24 +186,79 @@ static void clear_output(struct cout *c, struct ck_slice content)
         before_output(c);
 }
 
-static void take_text(struct ck_slice content, const char *key, struct ck_buf *out)
+// A text of an error: of one that is too long the head, and how much there was. Counts what is cut.
+static void take_value(struct ck_slice value, struct ck_buf *out, uint64_t *dropped)
+{
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    if (jscan_text(value, &text))
+        return;
+    size_t keep = text.n;
+    if (keep > COUT_ERROR_TEXT_MAX) {
+        keep = COUT_ERROR_TEXT_MAX;
+        while (keep && is_continuation(text.p[keep]))
+            keep--;
+        *dropped += text.n - keep;
+    }
+    if (!ck_buf_add(out, text.p, keep) && keep < text.n)
+        ck_buf_printf(out, "[… %zu bytes left out …]", text.n - keep);
+}
+
+static void take_text(struct ck_slice content, const char *key, struct ck_buf *out, uint64_t *dropped)
 {
     struct ck_slice v;
     ck_buf_free(out);
-    out->cap = COUT_ERROR_MAX;
     if (jscan_field(content, key, &v))
-        jscan_text(v, out); // what does not fit is cut
+        take_value(v, out, dropped);
+}
+
+static int add_line(struct ck_buf *json, struct ck_slice text)
+{
+    return ck_buf_add_str(json, json->n ? "," : "[") || ck_buf_add_json_str(json, (const char *)text.p, text.n);
+}
+
+// The last line says what the error was, so it always has its room; before it, as many as fit.
+static void cut_traceback(struct ck_slice tb, struct ck_buf *json, uint64_t *dropped)
+{
+    struct jscan it = jscan_open(tb);
+    struct ck_slice key, value;
+    uint64_t skipped = 0;
+    bool more = jscan_next(&it, &key, &value), bad = false;
+    while (more && !bad) {
+        CK_CLEAN_BUF struct ck_buf line = CK_BUF_INIT;
+        uint64_t cut = 0;
+        take_value(value, &line, &cut);
+        more = jscan_next(&it, &key, &value);
+        if (more && (skipped || json->n + line.n > COUT_ERROR_MAX - COUT_ERROR_TEXT_MAX)) {
+            skipped += line.n + cut;
+            continue;
+        }
+        if (!more && skipped) {
+            char mark[64];
+            snprintf(mark, sizeof mark, "[… %llu bytes left out …]", (unsigned long long)skipped);
+            bad = add_line(json, ck_slice_str(mark));
+        }
+        bad |= add_line(json, ck_buf_slice(&line)) != 0;
+        *dropped += cut;
+    }
+    *dropped += skipped;
+    if (!json->n || bad || ck_buf_add_str(json, "]"))
+        ck_buf_free(json);
 }
 
 static void set_error(struct cout *c, struct ck_slice content)
 {
     struct ck_slice tb;
     c->has_error = true;
-    take_text(content, "ename", &c->ename);
-    take_text(content, "evalue", &c->evalue);
+    c->error_bytes_dropped = 0;
+    take_text(content, "ename", &c->ename, &c->error_bytes_dropped);
+    take_text(content, "evalue", &c->evalue, &c->error_bytes_dropped);
     ck_buf_free(&c->traceback);
-    if (jscan_field(content, "traceback", &tb) && tb.n && tb.p[0] == '[' && tb.n <= COUT_ERROR_MAX)
+    if (!jscan_field(content, "traceback", &tb) || !tb.n || tb.p[0] != '[')
+        return;
+    if (tb.n <= COUT_ERROR_TEXT_MAX)
         ck_buf_add(&c->traceback, tb.p, tb.n);
+    else
+        cut_traceback(tb, &c->traceback, &c->error_bytes_dropped);
 }
 
 // An error that the cell did not fail of is output, as a terminal would show it.
@@ -228,13 +284,15 @@ static void error_to_stderr(struct cout *c)
     ck_buf_free(&c->evalue);
     ck_buf_free(&c->traceback);
     c->has_error = false;
+    c->error_bytes_dropped = 0; // the text says it
 }
 
 static bool same_error(const struct cout *c, struct ck_slice content)
 {
     CK_CLEAN_BUF struct ck_buf ename = CK_BUF_INIT, evalue = CK_BUF_INIT;
-    take_text(content, "ename", &ename);
-    take_text(content, "evalue", &evalue);
+    uint64_t dropped = 0;
+    take_text(content, "ename", &ename, &dropped);
+    take_text(content, "evalue", &evalue, &dropped);
     return c->has_error && ename.n == c->ename.n && evalue.n == c->evalue.n &&
            (!ename.n || !memcmp(ename.p, c->ename.p, ename.n)) &&
            (!evalue.n || !memcmp(evalue.p, c->evalue.p, evalue.n));
@@ -256,6 +314,7 @@ static void shown_error(struct cout *c, struct ck_slice content)
         c->evalue = kept.evalue;
         c->traceback = kept.traceback;
         c->has_error = kept.has_error;
+        c->error_bytes_dropped = kept.error_bytes_dropped;
     }
 }
 

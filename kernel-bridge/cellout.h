@@ -8,7 +8,8 @@
 
 #define COUT_DISPLAYS_MAX 1000
 #define COUT_DISPLAY_ID_MAX 128
-#define COUT_ERROR_MAX (256 * 1024) // of ename, evalue and traceback each
+#define COUT_ERROR_TEXT_MAX (64 * 1024) // of ename, evalue and a line of the traceback each, and a mark where it was cut
+#define COUT_ERROR_MAX (256 * 1024)     // of the lines together
 
 struct cout_text {
     struct ck_buf head;
@@ -31,6 +32,7 @@ struct cout {
     int64_t execution_count; // -1 = unknown
     bool has_error, replied; // replied: the error, if any, is the reply's
     struct ck_buf ename, evalue, traceback; // plain texts; traceback: raw JSON array
+    uint64_t error_bytes_dropped; // of these three
     bool clear_at_next; // clear_output(wait=True)
     uint64_t displays_dropped, display_bytes_dropped;
 };

@@ -279,3 +279,35 @@ int jscan_repair(struct ck_slice t, struct ck_buf *out)
     }
     return ck_buf_add(out, t.p + start, t.n - start);
 }
+
+// The index after the string that begins at i.
+static size_t after_string(struct ck_slice t, size_t i)
+{
+    for (i++; i < t.n && t.p[i] != '"'; i++)
+        i += t.p[i] == '\\';
+    return i < t.n ? i + 1 : t.n;
+}
+
+int jscan_prune(struct ck_slice t, unsigned max_depth, struct ck_buf *out, size_t *left_out)
+{
+    size_t depth = 0, start = 0;
+    *left_out = 0;
+    for (size_t i = 0; i < t.n;) {
+        uint8_t c = t.p[i];
+        size_t next = c == '"' ? after_string(t, i) : i + 1;
+        if ((c == '{' || c == '[') && depth++ == max_depth) {
+            if (ck_buf_add(out, t.p + start, i - start) || ck_buf_add_str(out, JSCAN_PRUNED))
+                return -1;
+            start = i;
+        } else if ((c == '}' || c == ']') && depth && --depth == max_depth) {
+            *left_out += next - start;
+            start = next;
+        }
+        i = next;
+    }
+    if (depth > max_depth) { // never closed: nobody takes it for JSON
+        *left_out += t.n - start;
+        return 0;
+    }
+    return ck_buf_add(out, t.p + start, t.n - start);
+}

@@ -26,6 +26,12 @@ bool jscan_field_str(struct ck_slice object, const char *key, char *out, size_t 
 bool jscan_int(struct ck_slice value, int64_t *out); // whole numbers of at most 18 digits
 bool jscan_true(struct ck_slice value);
 
+// Appends text with whatever is nested deeper than max_depth replaced by JSCAN_PRUNED, a JSON string.
+// *left_out: how many bytes that were; 0 = nothing was nested so deep. For text of any kind; it is to
+// be validated afterwards. -1 = no room.
+#define JSCAN_PRUNED "\"[cellkeep: nested too deeply, left out]\""
+int jscan_prune(struct ck_slice text, unsigned max_depth, struct ck_buf *out, size_t *left_out);
+
 // True when text needs jscan_repair: invalid UTF-8, or an escaped surrogate without its other half
 // (both of which Python's json emits and browsers and jansson refuse).
 bool jscan_needs_repair(struct ck_slice text);

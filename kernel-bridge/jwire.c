@@ -74,9 +74,29 @@ static bool is_object(struct ck_slice s)
     return i < s.n && s.p[i] == '{';
 }
 
+// Valid JSON, if need be by leaving out what is nested deeper than anybody takes. *at: where it is bad.
+static bool made_valid(struct jw_msg *m, int i, struct ck_buf *scratch, size_t *at)
+{
+    struct ck_buf cut = CK_BUF_INIT;
+    size_t left_out;
+    if (ck_json_valid(m->part[i].p, m->part[i].n, at))
+        return true;
+    if (jscan_prune(m->part[i], CK_JSON_DEPTH_MAX, &cut, &left_out) || !left_out ||
+        !ck_json_valid(cut.p, cut.n, at)) {
+        ck_buf_free(&cut);
+        return false;
+    }
+    ck_buf_free(scratch);
+    *scratch = cut;
+    m->part[i] = ck_buf_slice(scratch);
+    m->left_out += left_out;
+    return true;
+}
+
 int jw_check(struct jw_msg *m, struct ck_buf scratch[4], struct ck_err *err)
 {
     static const char *const names[] = {"header", "parent_header", "metadata", "content"};
+    m->left_out = 0;
     for (int i = 0; i < 4; i++) {
         if (jscan_needs_repair(m->part[i])) {
             if (jscan_repair(m->part[i], &scratch[i]))
@@ -84,7 +104,7 @@ int jw_check(struct jw_msg *m, struct ck_buf scratch[4], struct ck_err *err)
             m->part[i] = ck_buf_slice(&scratch[i]);
         }
         size_t at = 0;
-        if (!is_object(m->part[i]) || !ck_json_valid(m->part[i].p, m->part[i].n, &at))
+        if (!is_object(m->part[i]) || !made_valid(m, i, &scratch[i], &at))
             return ck_fail(err, 400, "bad_message", "%s is not a JSON object (byte %zu)", names[i], at);
     }
     return 0;

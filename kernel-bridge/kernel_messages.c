@@ -56,6 +56,8 @@ static void take(struct bridge *b, const struct kc_message *m)
     struct trk_step step;
     bool wound = trk_winding(b->trk);
     trk_message(b->trk, m->channel, &m->head, &m->parent, m->msg.part[JW_CONTENT], ck_mono_us(), &step);
+    if (m->msg.left_out && step.cell && m->channel == JW_IOPUB)
+        cout_dropped(&step.cell->out, m->head.type, m->msg.left_out); // the rest of it is kept
     const char *cell = cell_of(b, m, &step);
     bool own = !strcmp(m->parent.session, b->own_session);
     note_kernel(b, m);

@@ -470,6 +470,14 @@ def test_an_error_that_is_only_shown_does_not_decide(api, session):
     assert c["status"] == "error" and c["error"]["ename"] == "TypeError" and "ValueError: shown" in c["stderr"], c
 
 
+def test_a_display_that_is_nested_too_deeply_is_cut_and_counted(api, session):
+    c = api.cell(session, "forge:deep\nprint:y", timeout=60)
+    assert c["status"] == "ok" and c["stdout"] == "y\n", c["status"]
+    assert c["truncated"]["displays"] == 1 and c["truncated"]["display_bytes"] > 300, c["truncated"]
+    data = c["displays"][0]["data"]
+    assert data["text/plain"] == "shallow" and "nested too deeply" in str(data["application/json"]), data
+
+
 def test_a_display_over_the_cap_is_counted(api, session):
     c = api.cell(session, "print:x\nforge:oversize\nprint:y", timeout=120)
     assert c["status"] == "ok" and c["stdout"] == "x\ny\n", c["status"]

@@ -349,6 +349,44 @@ static void the_reply_says_what_the_error_is(void **state)
     }
 }
 
+static void a_huge_error_is_cut_and_says_so(void **state)
+{
+    (void)state;
+    for (int lines = 1; lines < 40; lines += 19) {
+        struct cout c;
+        CK_CLEAN_BUF struct ck_buf content = CK_BUF_INIT;
+        cout_init(&c, 1 << 20);
+        ck_buf_add_str(&content, "{\"status\":\"error\",\"ename\":\"ValueError\",\"evalue\":\"");
+        for (int i = 0; i < 550000; i++)
+            ck_buf_add_str(&content, "\xC3\xA9");
+        ck_buf_add_str(&content, "\",\"traceback\":[\"first\"");
+        for (int l = 0; l < lines; l++) {
+            ck_buf_add_str(&content, ",\"last:");
+            for (int i = 0; i < 70000; i++)
+                ck_buf_add_str(&content, "x");
+            ck_buf_add_str(&content, "\"");
+        }
+        ck_buf_add_str(&content, "]}");
+        cout_message(&c, "error", ck_buf_slice(&content));
+        cout_reply(&c, true, ck_buf_slice(&content));
+        json_t *j = finished(&c, CELL_ERROR), *tb = at(j, "error", "traceback");
+        const char *evalue = text(j, "error", "evalue");
+        assert_true(strlen(evalue) >= COUT_ERROR_TEXT_MAX && strlen(evalue) < COUT_ERROR_TEXT_MAX + 64);
+        assert_non_null(strstr(evalue, "[… 1034464 bytes left out …]"));
+        assert_string_equal(json_string_value(json_array_get(tb, 0)), "first");
+        const char *last = json_string_value(json_array_get(tb, json_array_size(tb) - 1));
+        assert_true(!strncmp(last, "last:xxx", 8) && strstr(last, "bytes left out"));
+        size_t total = 0;
+        for (size_t i = 0; i < json_array_size(tb); i++)
+            total += json_string_length(json_array_get(tb, i));
+        assert_true(total < COUT_ERROR_MAX + 1024);
+        assert_true(json_integer_value(at(j, "truncated", "error_bytes")) > 1034464);
+        assert_string_equal(text(j, "stderr", NULL), ""); // it is the same error both times
+        json_decref(j);
+        cout_free(&c);
+    }
+}
+
 static void two_errors_that_were_shown_are_both_kept(void **state)
 {
     (void)state;
@@ -427,6 +465,7 @@ int main(void)
         cmocka_unit_test(contents_with_wrong_types_do_no_harm),
         cmocka_unit_test(the_book_keeps_the_latest_cells),
         cmocka_unit_test(the_reply_says_what_the_error_is),
+        cmocka_unit_test(a_huge_error_is_cut_and_says_so),
         cmocka_unit_test(two_errors_that_were_shown_are_both_kept),
         cmocka_unit_test(messages_over_the_cap_are_counted_where_they_belong),
         cmocka_unit_test(an_ending_is_told_anew_and_nothing_else_changes),

@@ -420,6 +420,12 @@ def c_forge(k, what):
         k.iopub("error", {"ename": 7, "evalue": ["x"], "traceback": "none"})
     elif what == "shown":  # an exception that was caught and shown
         k.iopub("error", {"ename": "ValueError", "evalue": "shown", "traceback": ["Traceback:", "ValueError: shown"]})
+    elif what == "deep":  # deeper than the bridge takes
+        deep = 1
+        for _ in range(400):
+            deep = [deep]
+        k.iopub("display_data", {"data": {"application/json": deep, "text/plain": "shallow"}, "metadata": {},
+                                 "transient": {}})
     elif what == "oversize":  # more than the bridge takes of a message
         k.iopub("display_data", {"data": {"text/plain": "x" * (108 << 20)}, "metadata": {}, "transient": {}})
 
