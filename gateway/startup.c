@@ -117,15 +117,23 @@ int check_port_free(const char *host, int port, struct ck_err *err)
     rc = getaddrinfo(host, text, &hints, &list);
     if (rc)
         return ck_fail(err, 500, "bad_host", "cannot listen on host \"%s\": %s", host, gai_strerror(rc));
+    int why = 0;
+    bool bound = false; // a name may have addresses that this host has not, such as ::1 for localhost
     for (const struct addrinfo *a = list; a && !rc; a = a->ai_next) {
         int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (port && fd >= 0 && (bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, 1)) && errno == EADDRINUSE)
+        if (fd >= 0 && !bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 1))
+            bound = true;
+        else
+            why = errno;
+        if (why == EADDRINUSE)
             rc = ck_fail(err, 500, "port_in_use", "port %d on %s is in use; stop the other program or choose another --port", port, host);
         if (fd >= 0)
             close(fd);
     }
     freeaddrinfo(list);
+    if (!rc && !bound)
+        rc = ck_fail_errno(err, why, 500, "bad_host", "cannot listen on port %d of host \"%s\"; give an address of this machine as --host", port, host);
     return rc;
 }
 

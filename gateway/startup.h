@@ -18,6 +18,7 @@ int state_dir_open(const char *path, struct state_dir *out, struct ck_err *err);
 void state_dir_close(struct state_dir *s);
 void state_dir_stopping(const struct state_dir *s); // the next gateway may wait for us
 
-// True when a listener on host:port would be refused (a short look: bind and close).
+// Fails when a listener on host:port would be refused, for a port in use as for an address that this
+// machine has not (a short look: bind and close).
 int check_port_free(const char *host, int port, struct ck_err *err);
 int own_executable(char *out, size_t room, struct ck_err *err); // absolute path of this program

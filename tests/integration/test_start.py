@@ -39,6 +39,15 @@ def test_a_port_in_use(fake):
         assert str(port) in said and "use" in said.lower()
 
 
+def test_an_address_of_another_machine_is_refused_before_any_long_work():
+    cache = scratch("e")  # without an image: the first long step would fail, and say so
+    for host in ("203.0.113.9", "2001:db8::9"):
+        for port in ("0", "8765"):
+            said = fails("--cache-dir", cache, "--accel", "tcg", "--token", "t" * 32, "--host", host, "--port", port)
+            assert host in said and "--host" in said, said
+    shutil.rmtree(cache)
+
+
 def test_a_state_folder_that_cannot_be_written(fake):
     said = fails(*fake.options(), "--state-dir", "/proc/cellkeep")
     assert "/proc/cellkeep" in said
