@@ -8,7 +8,7 @@
 
 #define COUT_DISPLAYS_MAX 1000
 #define COUT_DISPLAY_ID_MAX 128
-#define COUT_ERROR_TEXT_MAX (64 * 1024) // of ename, evalue and a line of the traceback each, and a mark where it was cut
+#define COUT_ERROR_TEXT_MAX (64 * 1024) // of ename, evalue and a line of the traceback each, without marks
 #define COUT_ERROR_MAX (256 * 1024)     // of the lines together
 
 struct cout_text {

@@ -36,7 +36,8 @@ struct jw_head {
 int jw_parse(const struct ck_slice *parts, size_t nparts, struct ck_slice key, struct jw_msg *out, struct ck_err *err);
 
 // Makes the four JSON parts safe to pass on: each must be one JSON object; invalid UTF-8 and lone
-// surrogates become U+FFFD, what is nested deeper than CK_JSON_DEPTH_MAX a text that says so. Repaired parts live in scratch (4 buffers the caller frees). -1: not JSON.
+// surrogates become U+FFFD, what is nested deeper than CK_JSON_DEPTH_MAX a text that says so. Repaired
+// parts live in scratch (4 buffers the caller frees). -1: not JSON.
 int jw_check(struct jw_msg *m, struct ck_buf scratch[4], struct ck_err *err);
 
 // Reads a header or parent header that passed ck_json_valid.
