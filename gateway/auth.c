@@ -1,4 +1,4 @@
-// The bearer token: where it is kept and how it is compared. Never logs or returns it but to the
+// The bearer tokens: where they are kept and how they are compared. Never logs or returns it but to the
 // ready line.
 #include "gateway/auth.h"
 
@@ -15,6 +15,8 @@
 struct auth {
     char *token;
     uint8_t hash[CK_SHA256_LEN];
+    struct auth_token *tokens;
+    int ntokens;
 };
 
 static int adopt_token(struct auth *a, const char *p, size_t n, struct ck_err *err)
@@ -79,6 +81,8 @@ void auth_free(struct auth *a)
 {
     if (!a)
         return;
+    while (a->tokens)
+        auth_token_remove(a, a->tokens->id);
     if (a->token)
         explicit_bzero(a->token, strlen(a->token));
     free(a->token);
@@ -108,14 +112,91 @@ static const char *credentials(const char *authorization)
     return NULL;
 }
 
-enum http_auth auth_check(const struct auth *a, const char *authorization, const char *query_token)
+// Every hash is looked at, whichever it is: the time tells nothing.
+static bool any_token(const struct auth *a, const char *text, const struct auth_token **who)
 {
+    uint8_t hash[CK_SHA256_LEN];
+    *who = NULL;
+    if (!text || ck_sha256(ck_slice_str(text), hash))
+        return false;
+    for (const struct auth_token *t = a->tokens; t; t = t->next)
+        if (ck_equal_const_time(hash, t->hash, sizeof hash))
+            *who = t;
+    return ck_equal_const_time(hash, a->hash, sizeof hash) || *who;
+}
+
+enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token, const struct auth_token **who)
+{
+    *who = NULL;
     if (authorization) {
         const char *token = credentials(authorization);
         if (token && *token)
-            return auth_token_ok(a, token) ? HTTP_AUTH_HEADER : HTTP_AUTH_NONE;
+            return any_token(a, token, who) ? HTTP_AUTH_HEADER : HTTP_AUTH_NONE;
         if (token) // "token " with nothing after it: jupyter's gateway client without a token
             authorization = NULL;
     }
-    return !authorization && auth_token_ok(a, query_token) ? HTTP_AUTH_QUERY : HTTP_AUTH_NONE;
+    return !authorization && any_token(a, query_token, who) ? HTTP_AUTH_QUERY : HTTP_AUTH_NONE;
+}
+
+enum http_auth auth_check(const struct auth *a, const char *authorization, const char *query_token)
+{
+    const struct auth_token *who;
+    return auth_identify(a, authorization, query_token, &who);
+}
+
+// --- tokens beside the gateway's own ---------------------------------------------------------------------
+
+void auth_token_new(char text[AUTH_TOKEN_TEXT], uint8_t hash[CK_SHA256_LEN])
+{
+    uint8_t raw[32];
+    ck_random(raw, sizeof raw);
+    memcpy(text, "ck_", 3);
+    ck_hex(raw, sizeof raw, text + 3);
+    explicit_bzero(raw, sizeof raw);
+    ck_sha256(ck_slice_str(text), hash);
+}
+
+int auth_token_add(struct auth *a, const char *id, const char *name, const uint8_t *hash, int64_t created_us, int max_sessions,
+                   struct ck_err *err)
+{
+    if (a->ntokens >= AUTH_TOKENS_MAX)
+        return ck_fail(err, 429, "too_many_tokens", "%d tokens are the limit: revoke some", AUTH_TOKENS_MAX);
+    struct auth_token *t = calloc(1, sizeof *t), **at = &a->tokens;
+    if (!t || !(t->name = strdup(name))) {
+        free(t);
+        return ck_fail(err, 503, "no_memory", "the gateway is out of memory");
+    }
+    memccpy(t->id, id, 0, sizeof t->id - 1);
+    memcpy(t->hash, hash, sizeof t->hash);
+    t->created_us = created_us;
+    t->max_sessions = max_sessions;
+    while (*at)
+        at = &(*at)->next;
+    *at = t;
+    a->ntokens++;
+    return 0;
+}
+
+const struct auth_token *auth_tokens(const struct auth *a) { return a->tokens; }
+
+const struct auth_token *auth_token_find(const struct auth *a, const char *id)
+{
+    const struct auth_token *t = a->tokens;
+    while (t && strcmp(t->id, id))
+        t = t->next;
+    return t;
+}
+
+void auth_token_remove(struct auth *a, const char *id)
+{
+    struct auth_token **at = &a->tokens;
+    while (*at && strcmp((*at)->id, id))
+        at = &(*at)->next;
+    struct auth_token *t = *at;
+    if (!t)
+        return;
+    *at = t->next;
+    a->ntokens--;
+    free(t->name);
+    free(t);
 }

@@ -46,6 +46,21 @@ const char cli_session_help[] =
     "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
     "  -h, --help         this text\n";
 
+const char cli_token_help[] =
+    "usage: cellkeep token create [--name NAME] [--max-sessions N]\n"
+    "       cellkeep token list\n"
+    "       cellkeep token revoke NAME|ID ...\n"
+    "\n"
+    "A token has sessions of its own and sees no others; the gateway's own token sees all, and only it\n"
+    "makes, lists and revokes tokens. A new token is printed once: the gateway keeps nothing but its hash.\n"
+    "\n"
+    "  -n, --name NAME    a name for the new token\n"
+    "      --max-sessions N   how many sessions it may have at once (0, the default: any number)\n"
+    "      --json         print JSON instead of a table\n"
+    "      --url URL      the gateway (CELLKEEP_URL; default " CLI_DEFAULT_URL ")\n"
+    "      --token T      the gateway's own token (CELLKEEP_TOKEN; default: the one in its state folder)\n"
+    "  -h, --help         this text\n";
+
 const char cli_mcp_help[] =
     "usage: cellkeep mcp [options]\n"
     "\n"
@@ -59,7 +74,7 @@ const char cli_mcp_help[] =
     "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
     "  -h, --help         this text\n";
 
-enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON, OPT_COUNT };
+enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON, OPT_COUNT, OPT_MAX_SESSIONS };
 
 #define COMMON_OPTIONS                                                                                       \
     {"url", required_argument, NULL, OPT_URL}, {"token", required_argument, NULL, OPT_TOKEN},                \
@@ -281,4 +296,56 @@ int cli_mcp_args_parse(int argc, char **argv, cli_env_fn env, struct cli_mcp_arg
     if (out->session && !*out->session)
         return ck_fail(err, 400, "usage", "--session takes a name or an id");
     return optind < argc ? ck_fail(err, 400, "usage", "mcp takes no operand") : 0;
+}
+
+static int token_operands(int argc, char **argv, struct cli_token_args *out, struct ck_err *err)
+{
+    static const char *const verbs[] = {"create", "list", "revoke"};
+    size_t i = 0;
+    while (optind < argc && i < 3 && strcmp(verbs[i], argv[optind]))
+        i++;
+    if (optind >= argc || i == 3)
+        return ck_fail(err, 400, "usage", "say what to do: create, list or revoke");
+    out->verb = (enum cli_token_verb)i;
+    out->ids = argv + optind + 1;
+    out->nids = argc - optind - 1;
+    if (out->verb == CLI_TOKEN_REVOKE ? !out->nids : out->nids)
+        return ck_fail(err, 400, "usage", out->nids ? "token %s takes no operand" : "token %s takes the name or id of a token", verbs[i]);
+    if ((out->name || out->max_sessions) && out->verb != CLI_TOKEN_CREATE)
+        return ck_fail(err, 400, "usage", "--name and --max-sessions go with token create");
+    return 0;
+}
+
+static int max_sessions(const char *text, int *out, struct ck_err *err)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 0 || n > 1000000)
+        return ck_fail(err, 400, "usage", "--max-sessions takes a whole number from 0 to 1000000");
+    *out = (int)n;
+    return 0;
+}
+
+int cli_token_args_parse(int argc, char **argv, cli_env_fn env, struct cli_token_args *out, struct ck_err *err)
+{
+    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
+                                            {"max-sessions", required_argument, NULL, OPT_MAX_SESSIONS}, COMMON_OPTIONS};
+    memset(out, 0, sizeof *out);
+    target_from_env(&out->target, env);
+    optind = 0;
+    opterr = 0;
+    int c;
+    while ((c = getopt_long(argc, argv, ":n:h", options, NULL)) != -1) {
+        if (c == 'h')
+            return 1;
+        if (c == '?' || c == ':')
+            return unknown_option(argv, c, err);
+        if (c == 'n')
+            out->name = optarg;
+        else if (c == OPT_MAX_SESSIONS && max_sessions(optarg, &out->max_sessions, err))
+            return -1;
+        else
+            common_option(c, &out->target, &out->json);
+    }
+    return token_operands(argc, argv, out, err);
 }

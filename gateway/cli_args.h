@@ -53,6 +53,18 @@ struct cli_session_args {
     bool json;
 };
 
+enum cli_token_verb { CLI_TOKEN_CREATE, CLI_TOKEN_LIST, CLI_TOKEN_REVOKE };
+
+struct cli_token_args {
+    struct cli_target target;
+    enum cli_token_verb verb;
+    const char *name; // create
+    int max_sessions; // create; 0 = no limit
+    char **ids;       // revoke: names or ids, into argv
+    int nids;
+    bool json;
+};
+
 struct cli_mcp_args {
     struct cli_target target;
     const char *session; // --session NAME|ID: kept; NULL = one of its own, deleted at the end
@@ -65,8 +77,10 @@ typedef const char *(*cli_env_fn)(const char *name);
 // (exit code 2), err says what.
 int cli_run_args_parse(int argc, char **argv, cli_env_fn env, struct cli_run_args *out, struct ck_err *err);
 int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_session_args *out, struct ck_err *err);
+int cli_token_args_parse(int argc, char **argv, cli_env_fn env, struct cli_token_args *out, struct ck_err *err);
 int cli_mcp_args_parse(int argc, char **argv, cli_env_fn env, struct cli_mcp_args *out, struct ck_err *err);
 
 extern const char cli_run_help[];
+extern const char cli_token_help[];
 extern const char cli_mcp_help[];
 extern const char cli_session_help[];

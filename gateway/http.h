@@ -79,6 +79,8 @@ bool http_header_has(const struct http_req *r, const char *name, const char *tok
 
 enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_HEADER, HTTP_AUTH_QUERY };
 enum http_auth http_auth(const struct http_req *r);
+// Whose request it is: the id of a token, "" for the gateway's own. Valid as long as the request.
+const char *http_owner(const struct http_req *r);
 
 // The handler's own pointer; not freed by the server.
 void http_set_user(struct http_req *r, void *user);

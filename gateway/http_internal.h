@@ -12,6 +12,7 @@
 // written.
 #pragma once
 #include "common/ck_buf.h"
+#include "common/ck_crypto.h"
 #include "common/ck_time.h"
 #include "gateway/http.h"
 #include "gateway/http_chunked.h"
@@ -62,6 +63,7 @@ struct http_conn {
     struct out_queue out;
     struct http_req *req; // in BODY, WAIT, FLUSH; NULL when the answer was the server's own
     struct ws_conn *ws;   // in WS
+    char owner[CK_UUID_MAX]; // of the latest request
 };
 
 enum req_answer { ANSWER_NONE, ANSWER_STREAM, ANSWER_DONE };
@@ -84,6 +86,7 @@ struct http_req {
         const char *name, *value;
     } params[ROUTER_PARAMS_MAX];
     enum http_auth auth;
+    char owner[CK_UUID_MAX]; // id of the token, "" = the gateway's own
     int64_t started_ms;
     // body
     bool body_complete;

@@ -165,10 +165,14 @@ static bool authorise(struct http_req *r)
     size_t n = 0;
     if (http_url_query(r->head.query, "token", &raw, &n))
         token = keep_decoded(r, raw, n, true);
+    const struct auth_token *who = NULL;
     if (!r->srv->opt.auth)
         r->auth = HTTP_AUTH_HEADER;
     else
-        r->auth = auth_check(r->srv->opt.auth, http_head_get(&r->head, "Authorization"), token);
+        r->auth = auth_identify(r->srv->opt.auth, http_head_get(&r->head, "Authorization"), token, &who);
+    if (who)
+        memcpy(r->owner, who->id, sizeof r->owner);
+    memcpy(r->conn->owner, r->owner, sizeof r->owner);
     return r->auth != HTTP_AUTH_NONE;
 }
 
@@ -327,6 +331,11 @@ bool http_header_has(const struct http_req *r, const char *name, const char *tok
 enum http_auth http_auth(const struct http_req *r)
 {
     return r->auth;
+}
+
+const char *http_owner(const struct http_req *r)
+{
+    return r->owner;
 }
 
 void http_set_user(struct http_req *r, void *user)

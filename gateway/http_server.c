@@ -284,6 +284,16 @@ void http_server_drain(struct http_server *s, int grace_ms, bool streams_end, vo
     uv_timer_start(&s->tick, on_tick, 0, 200);
 }
 
+void http_server_cut_owner(struct http_server *s, const char *owner)
+{
+    struct http_conn *next;
+    for (struct http_conn *c = s->conns; c; c = next) {
+        next = c->next;
+        if (*owner && !strcmp(c->owner, owner))
+            conn_kill(c);
+    }
+}
+
 void http_server_cut(struct http_server *s)
 {
     struct http_conn *next;

@@ -37,6 +37,7 @@ size_t http_server_connections(const struct http_server *s);
 // as their clients go on from the next gateway; with streams_end they too get grace_ms, for what they
 // tell of ends now. done is called from the loop when the last connection is gone. Call once.
 void http_server_drain(struct http_server *s, int grace_ms, bool streams_end, void (*done)(void *user), void *user);
+void http_server_cut_owner(struct http_server *s, const char *owner); // all connections of a token that was revoked
 void http_server_cut(struct http_server *s); // cuts what a drain still waits for
 // After a drain is done and before the loop is closed; run the loop once more afterwards.
 void http_server_close(struct http_server *s);

@@ -6,6 +6,7 @@
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
 #include "gateway/life.h"
+#include "gateway/owner.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ void jup_no_such_kernel(struct http_req *r, const char *id)
 struct session *jup_find_kernel(struct http_req *r)
 {
     const char *id = http_param(r, "id");
-    struct session *s = registry_find(http_gateway(r)->registry, id);
+    struct session *s = owner_find(r, id);
     if (!s)
         jup_no_such_kernel(r, id);
     return s;
@@ -34,13 +35,15 @@ void jup_location(struct http_req *r, const char *collection, const char *id)
     http_header_add(r, "Location", where);
 }
 
-void jup_start_kernel(struct gateway *g, const char *name, const char *path, json_t *env, registry_created done,
+void jup_start_kernel(struct http_req *r, const char *name, const char *path, json_t *env, registry_created done,
                       void *user)
 {
+    struct gateway *g = http_gateway(r);
     char cwd[JUP_CWD_MAX];
     CK_CLEAN_JSON json_t *filtered = jup_env_filter(env, g->config->env_allow);
     bool has_cwd = path && *path && !jup_cwd(path, cwd, sizeof cwd);
-    struct session_spec spec = {.name = name && *name ? name : NULL, .env = filtered, .cwd = has_cwd ? cwd : NULL};
+    struct session_spec spec = {.name = name && *name ? name : NULL, .env = filtered, .cwd = has_cwd ? cwd : NULL,
+                                .owner = http_owner(r), .owner_max = owner_max_sessions(r, http_owner(r))};
     registry_create(g->registry, &spec, done, user);
 }
 
@@ -69,9 +72,8 @@ void jup_kernels_list(struct http_req *r)
 {
     if (!jup_may_list(r))
         return;
-    struct registry *reg = http_gateway(r)->registry;
     json_t *all = json_array();
-    for (struct session *s = registry_next(reg, NULL); s; s = registry_next(reg, s))
+    for (struct session *s = owner_next(r, NULL); s; s = owner_next(r, s))
         json_array_append_new(all, jup_kernel_model(s));
     http_reply_json(r, 200, all);
 }
@@ -100,7 +102,7 @@ void jup_kernels_create(struct http_req *r)
         http_reply_json(r, 500, json_pack("{s:s,s:n,s:s+}", "message", "No such kernel", "reason", "traceback",
                                           "raise NoSuchKernel: ", name));
     } else {
-        jup_start_kernel(http_gateway(r), NULL, path, json_object_get(body, "env"), created, r);
+        jup_start_kernel(r, NULL, path, json_object_get(body, "env"), created, r);
     }
 }
 

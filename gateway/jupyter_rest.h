@@ -31,7 +31,7 @@ const char *jup_kernel_name(const struct http_req *r, const char *name);
 bool jup_may_list(struct http_req *r);
 void jup_no_such_kernel(struct http_req *r, const char *id);
 // Starts a kernel. path: a directory, env: as the client sent it; name: for people; each may be NULL.
-void jup_start_kernel(struct gateway *g, const char *name, const char *path, json_t *env, registry_created done,
+void jup_start_kernel(struct http_req *r, const char *name, const char *path, json_t *env, registry_created done,
                       void *user);
 // The error of jup_start_kernel as an answer: too many sessions is 403 here.
 void jup_start_failed(struct http_req *r, const struct ck_err *err);

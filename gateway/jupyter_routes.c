@@ -1,6 +1,7 @@
 // The Jupyter door's table of routes, and its small fixed answers: version, kernelspecs, status,
 // identity, and the event channel that is held open and stays silent.
 #include "gateway/jupyter_rest.h"
+#include "gateway/owner.h"
 #include "gateway/routes.h"
 
 #include "common/ck_time.h"
@@ -40,7 +41,7 @@ static void status_get(struct http_req *r)
     char started[CK_ISO8601_MAX], last[CK_ISO8601_MAX];
     int64_t at = g->started_us;
     int connections = 0, kernels = 0;
-    for (struct session *s = registry_next(g->registry, NULL); s; s = registry_next(g->registry, s)) {
+    for (struct session *s = owner_next(r, NULL); s; s = owner_next(r, s)) {
         kernels++;
         connections += s->connections;
         at = s->last_activity_us > at ? s->last_activity_us : at;

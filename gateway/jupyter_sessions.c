@@ -1,6 +1,7 @@
 // /api/sessions: a path (a notebook, a console) bound to a kernel. The records live in the registry
 // and outlast the gateway; one whose kernel is gone is dropped when it is next looked at.
 #include "gateway/jupyter_rest.h"
+#include "gateway/owner.h"
 
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
@@ -28,10 +29,10 @@ static void reply_session(struct http_req *r, int status, const struct jsession 
 static struct jsession *find(struct http_req *r, struct session **kernel)
 {
     struct jsession *j = registry_js_find(registry_of(r), http_param(r, "id"));
-    *kernel = j ? registry_find(registry_of(r), j->kernel_id) : NULL;
+    *kernel = j ? owner_find(r, j->kernel_id) : NULL;
     if (*kernel)
         return j;
-    if (j)
+    if (j && !registry_find(registry_of(r), j->kernel_id))
         registry_js_delete(registry_of(r), j);
     no_such_session(r);
     return NULL;
@@ -46,9 +47,9 @@ void jup_sessions_list(struct http_req *r)
     for (struct jsession *j = registry_js_next(reg, NULL), *next; j; j = next) {
         next = registry_js_next(reg, j);
         struct session *kernel = registry_find(reg, j->kernel_id);
-        if (kernel)
+        if (kernel && owner_sees(http_owner(r), kernel))
             json_array_append_new(all, jup_session_model(j, kernel));
-        else
+        else if (!kernel)
             registry_js_delete(reg, j);
     }
     http_reply_json(r, 200, all);
@@ -140,22 +141,27 @@ static void bind_path(struct wanted *w, struct session *kernel)
         http_reply_err(w->r, &err);
 }
 
-static struct jsession *find_by_path(struct registry *reg, const char *path, struct session **kernel)
+static struct jsession *find_by_path(struct http_req *r, const char *path, struct session **kernel)
 {
-    struct jsession *j = registry_js_find_path(reg, path);
-    *kernel = j ? registry_find(reg, j->kernel_id) : NULL;
-    if (j && (!*kernel || (*kernel)->state == SESSION_DEAD)) { // a path whose kernel ended starts anew
-        registry_js_delete(reg, j);
-        j = NULL;
+    struct registry *reg = registry_of(r);
+    for (struct jsession *j = registry_js_next(reg, NULL), *next; j; j = next) {
+        next = registry_js_next(reg, j);
+        bool here = !strcmp(j->path, path);
+        *kernel = here ? registry_find(reg, j->kernel_id) : NULL;
+        if (!here || (*kernel && !owner_sees(http_owner(r), *kernel)))
+            continue;
+        if (*kernel && (*kernel)->state != SESSION_DEAD)
+            return j;
+        registry_js_delete(reg, j); // a path whose kernel ended starts anew
     }
-    return j;
+    return NULL;
 }
 
 static void kernel_for_new_session(void *user, struct session *s, const struct ck_err *err)
 {
     struct wanted *w = user;
     struct session *kernel;
-    struct jsession *j = err ? NULL : find_by_path(registry_of(w->r), w->path, &kernel);
+    struct jsession *j = err ? NULL : find_by_path(w->r, w->path, &kernel);
     if (err) {
         jup_start_failed(w->r, err);
     } else if (j) { // two clients asked at once: one kernel a path
@@ -180,18 +186,17 @@ void jup_sessions_create(struct http_req *r)
 {
     struct ck_err err = CK_ERR_INIT;
     struct wanted *w = wanted_parse(r, &err);
-    struct registry *reg = registry_of(r);
     struct session *kernel;
     if (!w) {
         reply_parse_error(r, &err);
         return;
     }
-    struct jsession *j = w->path ? find_by_path(reg, w->path, &kernel) : NULL;
+    struct jsession *j = w->path ? find_by_path(r, w->path, &kernel) : NULL;
     if (incomplete(w)) {
         ;
     } else if (j) {
         reply_session(r, 201, j, kernel);
-    } else if (w->kernel_id && (kernel = registry_find(reg, w->kernel_id))) {
+    } else if (w->kernel_id && (kernel = owner_find(r, w->kernel_id))) {
         bind_path(w, kernel);
     } else if (!jup_kernel_name_known(jup_kernel_name(r, w->kernel_name))) {
         no_such_spec(r, jup_kernel_name(r, w->kernel_name));
@@ -199,7 +204,7 @@ void jup_sessions_create(struct http_req *r)
         // The folder of a notebook is its kernel's, as in every Jupyter server.
         const char *slash = strrchr(w->path, '/');
         char *dir = slash ? strndup(w->path, (size_t)(slash - w->path)) : NULL;
-        jup_start_kernel(http_gateway(r), slash ? slash + 1 : w->path, dir, w->env, kernel_for_new_session, w);
+        jup_start_kernel(r, slash ? slash + 1 : w->path, dir, w->env, kernel_for_new_session, w);
         free(dir);
         return;
     }
@@ -263,7 +268,7 @@ void jup_session_patch(struct http_req *r)
     }
     memcpy(w->session_id, j->id, sizeof w->session_id);
     if (w->kernel_id) {
-        kernel = registry_find(registry_of(r), w->kernel_id);
+        kernel = owner_find(r, w->kernel_id);
         if (kernel)
             change(w, kernel);
         else
@@ -273,7 +278,7 @@ void jup_session_patch(struct http_req *r)
     } else if (!jup_kernel_name_known(jup_kernel_name(r, w->kernel_name))) {
         no_such_spec(r, jup_kernel_name(r, w->kernel_name));
     } else {
-        jup_start_kernel(http_gateway(r), kernel->name, NULL, w->env, kernel_for_changed_session, w);
+        jup_start_kernel(r, kernel->name, NULL, w->env, kernel_for_changed_session, w);
         return;
     }
     wanted_free(w);
@@ -293,11 +298,11 @@ void jup_session_delete(struct http_req *r)
 {
     struct registry *reg = registry_of(r);
     struct jsession *j = registry_js_find(reg, http_param(r, "id"));
-    if (!j) {
+    struct session *kernel = j ? registry_find(reg, j->kernel_id) : NULL;
+    if (!j || (kernel && !owner_sees(http_owner(r), kernel))) {
         no_such_session(r);
         return;
     }
-    struct session *kernel = registry_find(reg, j->kernel_id);
     registry_js_delete(reg, j);
     if (kernel)
         registry_delete(reg, kernel, deleted, r);

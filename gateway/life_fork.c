@@ -36,6 +36,7 @@ struct fork {
     char *name, *template_name;
     char accelerator[8];
     int memory_mb;
+    char owner[CK_UUID_MAX];
     json_t *metadata, *timeouts;
     int64_t cell_ms;
     int count, ready, pending; // pending: launches, rows, endings under way
@@ -58,6 +59,7 @@ static void finish(struct fork *f)
 {
     struct registry *r = f->r;
     r->ncreating -= (size_t)f->count;
+    owner_getting(r, f->owner, -f->count);
     if (f->err.status)
         r->failed += (size_t)f->count;
     else
@@ -158,6 +160,7 @@ static struct entry *new_entry(const struct fork *f, int i)
     memcpy(s->accelerator, f->accelerator, sizeof s->accelerator);
     snprintf(s->socket, sizeof s->socket, "%s", c->b->socket);
     s->memory_mb = f->memory_mb;
+    memcpy(s->owner, f->owner, sizeof s->owner);
     s->created_us = s->last_activity_us = ck_wall_us();
     s->state = SESSION_IDLE;
     json_decref(s->metadata);
@@ -336,6 +339,7 @@ static struct fork *fork_new(struct entry *e, int count, const struct fork_event
     f->template_name = strdup(s->template_name);
     memcpy(f->accelerator, s->accelerator, sizeof f->accelerator);
     f->memory_mb = s->memory_mb;
+    memcpy(f->owner, s->owner, sizeof f->owner);
     f->metadata = json_deep_copy(s->metadata);
     f->timeouts = json_deep_copy(s->timeouts);
     f->cell_ms = 1000 * entry_limit_s(e, "cell_s", e->reg->config->cell_timeout_ms / 1000);
@@ -346,17 +350,19 @@ static struct fork *fork_new(struct entry *e, int count, const struct fork_event
     return f;
 }
 
-struct fork *session_fork(struct session *s, int count, const struct fork_events *ev, void *user, struct ck_err *err)
+struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user, struct ck_err *err)
 {
     struct entry *e = (struct entry *)s;
-    if (admit(e->reg, count, err) || life_judge(LIFE_FORK, s->state, e->life.op, err) != LIFE_GO)
+    if (admit(e->reg, count, err) || owner_admit(e->reg, s->owner, owner_max, (size_t)count, err) || life_judge(LIFE_FORK, s->state, e->life.op, err) != LIFE_GO)
         return NULL;
     struct fork *f = fork_new(e, count, ev, user);
     e->life.job = f;
     e->reg->ncreating += (size_t)count;
+    owner_getting(e->reg, f->owner, count);
     if (life_begin(e, LIFE_FORK, fork_start, source_done, f, err) == LIFE_GO)
         return f;
     e->reg->ncreating -= (size_t)count;
+    owner_getting(e->reg, f->owner, -count);
     fork_free(f);
     return NULL;
 }

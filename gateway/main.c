@@ -19,12 +19,11 @@ static const struct {
     {"template", ck_cmd_template, "build the saved machine that sessions start from"},
     {"run", ck_cmd_run, "run a file or a line of Python in a session of a running gateway"},
     {"session", ck_cmd_session, "create, list, pause, fork and delete sessions of a running gateway"},
+    {"token", ck_cmd_token, "create, list and revoke tokens of a running gateway"},
     {"mcp", ck_cmd_mcp, "speak MCP on standard input and output, for a running gateway"},
+    {"completion", ck_cmd_completion, "print a script for your shell's Tab key"},
     {"bridge", ck_cmd_bridge, NULL},
 };
-
-// Named in the design, made by later releases: said plainly instead of "unknown".
-static const char *const LATER[] = {"token"};
 
 static void usage(FILE *to)
 {
@@ -49,11 +48,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof COMMANDS / sizeof COMMANDS[0]; i++)
         if (!strcmp(name, COMMANDS[i].name))
             return COMMANDS[i].run(argc - 1, argv + 1);
-    for (size_t i = 0; i < sizeof LATER / sizeof LATER[0]; i++)
-        if (!strcmp(name, LATER[i])) {
-            fprintf(stderr, "cellkeep %s: not in this version yet\n", name);
-            return 2;
-        }
     if (*name)
         fprintf(stderr, "cellkeep: there is no command \"%.60s\"\n\n", name);
     usage(stderr);

@@ -27,6 +27,7 @@ struct mcp_peer {
     struct mcp_peer *next, *prev; // most recently used first
     char id[CK_UUID_MAX];
     char version[16];
+    char owner[CK_UUID_MAX];   // http_owner() of who began it: nobody else's requests are its
     char session[CK_UUID_MAX]; // its default session, "" = none yet
     char *named;               // owned: ?session= of its URL; that session is not ours to delete. NULL = none
     struct mcp_start *start;   // its session is being started
@@ -39,8 +40,8 @@ struct mcp { // one a gateway
     struct mcp_call *calls;
 };
 
-struct mcp_peer *mcp_peer_new(struct mcp *m, const char *version, const char *named); // NULL = out of memory
-struct mcp_peer *mcp_peer_find(struct mcp *m, const char *id);                         // and marks it as used
+struct mcp_peer *mcp_peer_new(struct mcp *m, const char *version, const char *named, const char *owner); // NULL = out of memory
+struct mcp_peer *mcp_peer_find(struct mcp *m, const char *id, const char *owner); // and marks it as used
 void mcp_peer_remove(struct mcp_peer *p, struct mcp *m);                               // its calls are cancelled
 
 // One call of a tool. It lives until it has been answered; a client of the legacy era that leaves does
@@ -52,6 +53,8 @@ struct mcp_call {
     struct mcp_peer *peer;   // NULL: modern era, or removed meanwhile
     json_t *params;          // owned: what args point into
     json_t *id, *progress;   // owned; progress may be NULL
+    char owner[CK_UUID_MAX];
+    int owner_max;
     char base[MCP_BASE_MAX]; // "http://host:port" of links
     bool modern, links, streaming, cancelled, converting;
     struct mcp_call_args args;
@@ -88,7 +91,7 @@ void mcp_session_need(struct mcp_call *c);
 void mcp_session_forget(struct mcp_call *c); // it does not wait any more
 void mcp_call_go(struct mcp_call *c);
 void mcp_session_close(struct mcp_call *c); // the tool close_session
-struct session *mcp_session_find(struct mcp *m, const char *handle); // id or name; NULL = none
+struct session *mcp_session_find(struct mcp_call *c, const char *handle); // id or name; NULL = none
 
 void mcp_python(struct mcp_call *c);
 void mcp_command(struct mcp_call *c);

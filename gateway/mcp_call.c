@@ -5,6 +5,7 @@
 
 #include "common/ck_json.h"
 #include "common/ck_time.h"
+#include "gateway/owner.h"
 
 #include <stdlib.h>
 
@@ -206,6 +207,8 @@ static struct mcp_call *call_new(struct mcp *m, struct http_req *r, struct mcp_p
     c->params = json_incref(msg->params);
     c->id = json_incref(msg->id);
     c->progress = json_incref(msg->progress);
+    snprintf(c->owner, sizeof c->owner, "%s", http_owner(r));
+    c->owner_max = owner_max_sessions(r, c->owner);
     c->started_ms = ck_mono_ms();
     c->rid = -1;
     c->next = m->calls;

@@ -74,7 +74,7 @@ static void discover(struct http_req *r, const struct mcp_message *m)
 static void initialize(struct http_req *r, struct mcp *mcp, const struct mcp_message *m)
 {
     const char *version = mcp_choose_version(ck_json_str(m->params, "protocolVersion", NULL, NULL));
-    struct mcp_peer *p = mcp_peer_new(mcp, version, http_query(r, "session"));
+    struct mcp_peer *p = mcp_peer_new(mcp, version, http_query(r, "session"), http_owner(r));
     if (!p) {
         refuse(r, 503, m->id, MCP_INTERNAL_ERROR, "the gateway has no room for another client: try again later");
         return;
@@ -182,7 +182,7 @@ static void modern_request(struct http_req *r, struct mcp *mcp, const struct mcp
     else if (!strcmp(m->method, "tools/list"))
         list_tools(r, m);
     else if (!strcmp(m->method, "tools/call")) // with the id of an initialize: `cellkeep mcp`, which has one client
-        call_tool(r, mcp, id ? mcp_peer_find(mcp, id) : NULL, m);
+        call_tool(r, mcp, id ? mcp_peer_find(mcp, id, http_owner(r)) : NULL, m);
     else
         refuse(r, 404, m->id, MCP_METHOD_NOT_FOUND, "there is no such method");
 }
@@ -216,7 +216,7 @@ static void legacy_request(struct http_req *r, struct mcp *mcp, struct mcp_peer 
 static struct mcp_peer *peer_of(struct http_req *r, struct mcp *mcp, const json_t *id)
 {
     const char *session = http_header_in(r, "Mcp-Session-Id");
-    struct mcp_peer *p = session ? mcp_peer_find(mcp, session) : NULL;
+    struct mcp_peer *p = session ? mcp_peer_find(mcp, session, http_owner(r)) : NULL;
     if (!session)
         refuse(r, 400, id, MCP_INVALID_REQUEST, "the header Mcp-Session-Id is missing: begin with initialize");
     else if (!p)

@@ -49,7 +49,7 @@ static void make_room(struct mcp *m)
         mcp_peer_remove(last, m);
 }
 
-static struct mcp_peer *peer_add(struct mcp *m, const char *id, const char *version, const char *named)
+static struct mcp_peer *peer_add(struct mcp *m, const char *id, const char *version, const char *named, const char *owner)
 {
     if (m->npeers >= MCP_PEERS_MAX)
         make_room(m);
@@ -63,25 +63,26 @@ static struct mcp_peer *peer_add(struct mcp *m, const char *id, const char *vers
     }
     snprintf(p->id, sizeof p->id, "%s", id);
     snprintf(p->version, sizeof p->version, "%s", version);
+    snprintf(p->owner, sizeof p->owner, "%s", owner);
     link_first(m, p);
     return p;
 }
 
-struct mcp_peer *mcp_peer_new(struct mcp *m, const char *version, const char *named)
+struct mcp_peer *mcp_peer_new(struct mcp *m, const char *version, const char *named, const char *owner)
 {
     char id[CK_UUID_MAX];
     ck_uuid4(id);
-    return peer_add(m, id, version, named);
+    return peer_add(m, id, version, named, owner);
 }
 
 // A client of an earlier gateway, or one that had to make room: its session remembers it.
-static struct mcp_peer *adopt(struct mcp *m, const char *id)
+static struct mcp_peer *adopt(struct mcp *m, const char *id, const char *owner)
 {
     for (struct session *s = registry_next(m->gw->registry, NULL); s; s = registry_next(m->gw->registry, s)) {
         const char *of = ck_json_str(s->metadata, "mcp_session", NULL, NULL);
-        if (!of || strcmp(of, id) || s->state == SESSION_DEAD)
+        if (!of || strcmp(of, id) || strcmp(s->owner, owner) || s->state == SESSION_DEAD)
             continue;
-        struct mcp_peer *p = peer_add(m, id, MCP_LEGACY_LATEST, NULL);
+        struct mcp_peer *p = peer_add(m, id, MCP_LEGACY_LATEST, NULL, owner);
         if (p)
             snprintf(p->session, sizeof p->session, "%s", s->id);
         return p;
@@ -89,18 +90,20 @@ static struct mcp_peer *adopt(struct mcp *m, const char *id)
     return NULL;
 }
 
-struct mcp_peer *mcp_peer_find(struct mcp *m, const char *id)
+struct mcp_peer *mcp_peer_find(struct mcp *m, const char *id, const char *owner)
 {
     if (!ck_uuid_valid(id))
         return NULL;
     for (struct mcp_peer *p = m->peers; p; p = p->next) {
         if (strcmp(p->id, id))
             continue;
+        if (strcmp(p->owner, owner))
+            return NULL;
         unlink_peer(m, p);
         link_first(m, p);
         return p;
     }
-    return adopt(m, id);
+    return adopt(m, id, owner);
 }
 
 void mcp_peer_remove(struct mcp_peer *p, struct mcp *m)

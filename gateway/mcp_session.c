@@ -3,6 +3,7 @@
 #include "gateway/mcp.h"
 
 #include "common/ck_clean.h"
+#include "gateway/owner.h"
 #include "gateway/serve.h"
 
 #include <stdio.h>
@@ -15,10 +16,16 @@ struct mcp_start {
     struct mcp_call *waiting; // none when all of them were cancelled
 };
 
-struct session *mcp_session_find(struct mcp *m, const char *handle)
+struct session *mcp_session_find(struct mcp_call *c, const char *handle)
 {
-    struct session *s = ck_uuid_valid(handle) ? registry_find(m->gw->registry, handle) : NULL;
-    return s ? s : registry_find_name(m->gw->registry, handle);
+    struct registry *reg = c->m->gw->registry;
+    struct session *s = ck_uuid_valid(handle) ? registry_find(reg, handle) : NULL, *found = NULL;
+    if (s && owner_sees(c->owner, s))
+        return s;
+    for (s = registry_next(reg, NULL); s; s = registry_next(reg, s)) // the newest of that name
+        if (!strcmp(s->name, handle) && owner_sees(c->owner, s))
+            found = s;
+    return found;
 }
 
 static void ready(struct mcp_call *c, struct session *s)
@@ -86,7 +93,8 @@ static void start(struct mcp_call *c, const char *name)
         p->start = st;
     }
     CK_CLEAN_JSON json_t *metadata = own && !name ? json_pack("{s:s}", "mcp_session", p->id) : NULL;
-    struct session_spec spec = {.name = name ? name : "mcp", .metadata = metadata};
+    struct session_spec spec = {.name = name ? name : "mcp", .metadata = metadata,
+                                .owner = c->owner, .owner_max = c->owner_max};
     registry_create(c->m->gw->registry, &spec, started, st);
 }
 
@@ -114,7 +122,7 @@ static void need_default(struct mcp_call *c)
     struct mcp_peer *p = c->peer;
     struct session *s = *p->session ? registry_find(c->m->gw->registry, p->session) : NULL;
     if (!alive(s) && p->named)
-        s = mcp_session_find(c->m, p->named);
+        s = mcp_session_find(c, p->named);
     if (alive(s)) {
         snprintf(p->session, sizeof p->session, "%s", s->id);
         ready(c, s);
@@ -135,7 +143,7 @@ void mcp_session_need(struct mcp_call *c)
     if (c->args.tool == MCP_NEW_SESSION) {
         start(c, c->args.name);
     } else if (c->args.session) {
-        struct session *s = mcp_session_find(c->m, c->args.session);
+        struct session *s = mcp_session_find(c, c->args.session);
         if (alive(s))
             ready(c, s);
         else
@@ -162,7 +170,7 @@ static void closed(void *user, const struct ck_err *err)
 void mcp_session_close(struct mcp_call *c)
 {
     const char *handle = c->args.session ? c->args.session : c->peer ? c->peer->session : "";
-    struct session *s = *handle ? mcp_session_find(c->m, handle) : NULL;
+    struct session *s = *handle ? mcp_session_find(c, handle) : NULL;
     if (!*handle)
         mcp_call_finish(c, mcp_text_result(true, "Say which session: the argument \"session\" is its handle."));
     else if (!s)

@@ -37,14 +37,6 @@ struct session *registry_find(struct registry *r, const char *id)
     return NULL;
 }
 
-struct session *registry_find_name(struct registry *r, const char *name)
-{
-    for (struct entry *e = r->last; e; e = e->prev)
-        if (!strcmp(e->pub.name, name))
-            return &e->pub;
-    return NULL;
-}
-
 struct session *registry_next(struct registry *r, const struct session *after)
 {
     struct entry *e = after ? ((const struct entry *)after)->next : r->first;

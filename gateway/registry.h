@@ -40,6 +40,7 @@ struct session { // read-only for everyone but registry*.c
     int connections;     // Jupyter WebSockets, counted by that door: session_connected()
     bool deleted;        // only seen through a ref
     json_t *usage;       // last one known, of a paused session; NULL = none
+    char owner[CK_UUID_MAX]; // id of the token that made it, "" = the gateway's own: see owner.h
     int64_t paused_us;   // since when it is paused, 0 = it is not
     char socket[108];    // path of bridge.sock, for bridge_link_open()
 };
@@ -52,6 +53,8 @@ struct session_spec { // every pointer is borrowed during the call; NULL = defau
     const json_t *timeouts;    // {cell_s, idle_s, delete_s}
     const json_t *metadata;    // at most 64 KiB as text
     const char *cwd;           // NULL = /home/user
+    const char *owner;         // id of a token; NULL or "" = the gateway's own
+    int owner_max;             // sessions that it may have, 0 = any number
 };
 
 // s is NULL exactly when err is not. Errors: 400 bad_field, 429 too_many_sessions (the Jupyter door
@@ -66,7 +69,6 @@ typedef void (*registry_done)(void *user, const struct ck_err *err);
 void registry_delete(struct registry *r, struct session *s, registry_done done, void *user);
 
 struct session *registry_find(struct registry *r, const char *id); // NULL when unknown
-struct session *registry_find_name(struct registry *r, const char *name); // the newest of that name
 struct session *registry_next(struct registry *r, const struct session *after); // NULL = the first; by creation
 size_t registry_count(const struct registry *r); // sessions that are not dead
 int registry_set_name(struct registry *r, struct session *s, const char *name, struct ck_err *err);
@@ -90,7 +92,6 @@ struct jsession { // read-only; same life rule as struct session, there are no r
 struct jsession *registry_js_create(struct registry *r, const char *path, const char *name, const char *type,
                                     const char *kernel_id, struct ck_err *err);
 struct jsession *registry_js_find(struct registry *r, const char *id);
-struct jsession *registry_js_find_path(struct registry *r, const char *path);
 struct jsession *registry_js_next(struct registry *r, const struct jsession *after);
 // NULL arguments stay as they are.
 int registry_js_update(struct registry *r, struct jsession *j, const char *path, const char *name, const char *type,

@@ -22,6 +22,8 @@ struct creation {
     registry_created done;
     void *user;
     char *name, *cwd; // NULL = default
+    char owner[CK_UUID_MAX];
+    bool counted; // as one that its owner is getting
     json_t *env, *timeouts, *metadata;
     struct bridge_proc *b;
     struct entry *entry;
@@ -44,6 +46,8 @@ static void finish(struct creation *c, struct session *s, const struct ck_err *e
 {
     struct registry *r = c->r;
     r->ncreating--;
+    if (c->counted)
+        owner_getting(r, c->owner, -1);
     if (err)
         r->failed++;
     else
@@ -111,6 +115,7 @@ static void store_entry(struct creation *c)
     snprintf(s->accelerator, sizeof s->accelerator, "%s", c->r->accelerator);
     snprintf(s->socket, sizeof s->socket, "%s", c->b->socket);
     s->memory_mb = c->r->memory_mb;
+    memcpy(s->owner, c->owner, sizeof s->owner);
     s->created_us = s->last_activity_us = ck_wall_us();
     s->state = SESSION_IDLE;
     e->life.base_known = true; // the template's
@@ -186,7 +191,7 @@ static int admit(const struct registry *r, const struct session_spec *spec, stru
         return -1;
     if (max && r->nlive + r->ncreating >= max)
         return ck_fail(err, 429, "too_many_sessions", "%zu sessions are the limit; delete one first (see --max-sessions)", max);
-    return 0;
+    return owner_admit(r, spec->owner ? spec->owner : "", spec->owner_max, 1, err);
 }
 
 void registry_create(struct registry *r, const struct session_spec *spec, registry_created done, void *user)
@@ -205,6 +210,10 @@ void registry_create(struct registry *r, const struct session_spec *spec, regist
         uv_timer_start(&c->timer, on_refused, 0, 0);
         return;
     }
+    if (spec->owner)
+        memccpy(c->owner, spec->owner, 0, sizeof c->owner - 1);
+    owner_getting(r, c->owner, 1);
+    c->counted = true;
     c->name = spec->name ? strdup(spec->name) : NULL;
     c->cwd = spec->cwd ? strdup(spec->cwd) : NULL;
     c->env = spec->env ? json_deep_copy(spec->env) : NULL;

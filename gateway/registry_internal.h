@@ -16,6 +16,13 @@ struct deletion_waiter {
     void *user;
 };
 
+// Sessions that a token is getting just now; with none it is not in the list.
+struct getting {
+    struct getting *next;
+    char owner[CK_UUID_MAX];
+    size_t n;
+};
+
 #define REGISTRY_BUCKETS 1024
 
 // What the registry keeps about a session beside what everybody sees. `pub` is first.
@@ -53,6 +60,7 @@ struct registry {
     struct js_entry *js_first, *js_last;
     size_t nlive;     // in the list and not dead
     size_t ncreating;
+    struct getting *getting;
     size_t nending;   // being deleted
     size_t created, failed, died; // since the start
     bool draining;
@@ -76,6 +84,10 @@ void entry_unlink(struct entry *e);
 void follow_start(struct entry *e);
 void follow_stop(struct entry *e);
 void follow_let_go(struct entry *e); // closes the link; follow_start() may come again
+
+// registry_owner.c
+int owner_admit(const struct registry *r, const char *owner, int max, size_t more, struct ck_err *err); // 429
+void owner_getting(struct registry *r, const char *owner, int n); // +n: as many are made now; -n: no more
 
 // registry_js.c
 void registry_js_restore(struct registry *r, const struct store_jsession *row);

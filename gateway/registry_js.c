@@ -70,14 +70,6 @@ struct jsession *registry_js_find(struct registry *r, const char *id)
     return NULL;
 }
 
-struct jsession *registry_js_find_path(struct registry *r, const char *path)
-{
-    for (struct js_entry *j = r->js_first; j; j = j->next)
-        if (!strcmp(j->pub.path, path))
-            return &j->pub;
-    return NULL;
-}
-
 struct jsession *registry_js_next(struct registry *r, const struct jsession *after)
 {
     struct js_entry *j = after ? ((const struct js_entry *)after)->next : r->js_first;

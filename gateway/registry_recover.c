@@ -29,6 +29,8 @@ static void add_session(void *user, const struct store_session *row)
     snprintf(s->accelerator, sizeof s->accelerator, "%s", row->accelerator);
     snprintf(s->socket, sizeof s->socket, "%.60s/%s/bridge.sock", r->sessions_dir, row->id);
     s->memory_mb = row->memory_mb;
+    if (ck_uuid_valid(row->owner))
+        memcpy(s->owner, row->owner, sizeof s->owner);
     s->created_us = row->created_us;
     s->last_activity_us = row->last_activity_us;
     s->state = row->dead ? SESSION_DEAD : SESSION_STARTING;

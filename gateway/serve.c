@@ -16,6 +16,7 @@
 #include "gateway/startup.h"
 #include "gateway/store.h"
 #include "gateway/template_run.h"
+#include "gateway/v1_tokens.h"
 
 #include <ctype.h>
 #include <malloc.h>
@@ -115,6 +116,8 @@ static int run(struct serve *s, struct ck_err *err)
 {
     int ram_fd = -1;
     if (check_host(s, err) || store_open(&s->loop, s->config.state_dir, &s->g.store, err))
+        return -1;
+    if (tokens_load(s->g.store, s->g.auth, err))
         return -1;
     int rc = get_template(s, &ram_fd, err);
     if (rc)

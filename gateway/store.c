@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define APPLICATION_ID 0x436b6570 // "Ckep"
-#define PARAMS_MAX 13
+#define PARAMS_MAX 14
 
 static const char FIRST[] =
     "CREATE TABLE sessions(id TEXT PRIMARY KEY, name TEXT NOT NULL, template TEXT NOT NULL, accelerator TEXT NOT NULL,"
@@ -29,8 +29,13 @@ static const char WITH_LAYERS[] = // paused_us: since when; 0 = not paused
     "CREATE TABLE checkpoints(id TEXT PRIMARY KEY, session TEXT NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL,"
     " bytes INTEGER NOT NULL, layer TEXT NOT NULL, UNIQUE(session, name)) WITHOUT ROWID;";
 
+static const char WITH_TOKENS[] = // owner: id of a token, '' = the gateway's own
+    "ALTER TABLE sessions ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
+    "CREATE TABLE tokens(id TEXT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, created_us INTEGER NOT NULL,"
+    " max_sessions INTEGER NOT NULL) WITHOUT ROWID;";
+
 // Each entry takes the schema from its index to the next version. Never edit one that was released.
-static const char *const MIGRATIONS[] = {FIRST, WITH_LAYERS};
+static const char *const MIGRATIONS[] = {FIRST, WITH_LAYERS, WITH_TOKENS};
 #define SCHEMA_VERSION ((int)(sizeof MIGRATIONS / sizeof MIGRATIONS[0]))
 
 enum statement {
@@ -41,18 +46,22 @@ enum statement {
     PUT_CHECKPOINT,
     DELETE_CHECKPOINT,
     DELETE_CHECKPOINTS, // of a session
+    PUT_TOKEN,
+    DELETE_TOKEN,
     STATEMENTS
 };
 static const char *const SQL[STATEMENTS] = {
     // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one statement on several lines
-    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13) ON CONFLICT(id) DO UPDATE SET "
+    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) ON CONFLICT(id) DO UPDATE SET "
                     "name=?2, template=?3, accelerator=?4, memory_mb=?5, created_us=?6, last_activity_us=?7, metadata=?8,"
-                    " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13",
+                    " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13, owner=?14",
     [DELETE_SESSION] = "DELETE FROM sessions WHERE id=?1",
     [PUT_JSESSION] = "INSERT OR REPLACE INTO jupyter_sessions VALUES(?1,?2,?3,?4,?5)",
     [DELETE_JSESSION] = "DELETE FROM jupyter_sessions WHERE id=?1",
     [PUT_CHECKPOINT] = "INSERT INTO checkpoints VALUES(?1,?2,?3,?4,?5,?6)",
     [DELETE_CHECKPOINT] = "DELETE FROM checkpoints WHERE id=?1",
+    [PUT_TOKEN] = "INSERT INTO tokens VALUES(?1,?2,?3,?4,?5)",
+    [DELETE_TOKEN] = "DELETE FROM tokens WHERE id=?1",
     [DELETE_CHECKPOINTS] = "DELETE FROM checkpoints WHERE session=?1",
 };
 
@@ -207,13 +216,14 @@ int store_load_sessions(struct store *s, void (*row)(void *user, const struct st
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,template,accelerator,memory_mb,created_us,last_activity_us,metadata,"
-                                       "timeouts,dead,reason,paused_us,usage FROM sessions ORDER BY created_us,id", -1, &st, NULL);
+                                       "timeouts,dead,reason,paused_us,usage,owner FROM sessions ORDER BY created_us,id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_session r = {.id = text(st, 0), .name = text(st, 1), .template_name = text(st, 2),
                                   .accelerator = text(st, 3), .memory_mb = sqlite3_column_int(st, 4),
                                   .created_us = sqlite3_column_int64(st, 5), .last_activity_us = sqlite3_column_int64(st, 6),
                                   .metadata = text(st, 7), .timeouts = text(st, 8), .dead = sqlite3_column_int(st, 9) != 0,
-                                  .reason = text(st, 10), .paused_us = sqlite3_column_int64(st, 11), .usage = text(st, 12)};
+                                  .reason = text(st, 10), .paused_us = sqlite3_column_int64(st, 11), .usage = text(st, 12),
+                                  .owner = text(st, 13)};
         row(user, &r);
         rc = SQLITE_OK;
     }
@@ -243,6 +253,19 @@ int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_checkpoint r = {text(st, 0), text(st, 1), text(st, 2), sqlite3_column_int64(st, 3),
                                      sqlite3_column_int64(st, 4), text(st, 5)};
+        row(user, &r);
+        rc = SQLITE_OK;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? 0 : sql_fail(err, s->db, "cellkeep.db");
+}
+
+int store_load_tokens(struct store *s, void (*row)(void *user, const struct store_token *r), void *user, struct ck_err *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,hash,created_us,max_sessions FROM tokens ORDER BY created_us,id", -1, &st, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct store_token r = {text(st, 0), text(st, 1), text(st, 2), sqlite3_column_int64(st, 3), sqlite3_column_int(st, 4)};
         row(user, &r);
         rc = SQLITE_OK;
     }
@@ -392,6 +415,7 @@ void store_put_session(struct store *s, const struct session *x, store_done done
         add_json(o, x->usage);
     else
         add_text(o, NULL);
+    add_text(o, x->owner);
     queue(s, o);
 }
 
@@ -439,6 +463,24 @@ void store_put_jsession(struct store *s, const struct jsession *j)
 void store_delete_jsession(struct store *s, const char *id)
 {
     put_id(s, DELETE_JSESSION, id);
+}
+
+void store_put_token(struct store *s, const struct store_token *t, store_done done, void *user)
+{
+    struct op *o = new_op(PUT_TOKEN, done, user);
+    add_text(o, t->id);
+    add_text(o, t->name);
+    add_text(o, t->hash);
+    add_number(o, t->created_us);
+    add_number(o, t->max_sessions);
+    queue(s, o);
+}
+
+void store_delete_token(struct store *s, const char *id, store_done done, void *user)
+{
+    struct op *o = new_op(DELETE_TOKEN, done, user);
+    add_text(o, id);
+    queue(s, o);
 }
 
 void store_close(struct store *s, void (*closed)(void *user), void *user)

@@ -1,7 +1,7 @@
 // What the gateway remembers over a restart: sessions and Jupyter sessions, in STATE/cellkeep.db
 // (SQLite, WAL). Opening and loading block and happen before the loop runs; every write is queued in
 // order and done on libuv's thread pool, many in one transaction when they pile up. Loop thread only.
-// Environments and tokens are never stored.
+// Environments are never stored, of tokens only hashes.
 #pragma once
 #include "common/ck_error.h"
 #include "gateway/registry.h"
@@ -22,6 +22,7 @@ struct store_session {
     int64_t created_us, last_activity_us, paused_us;
     bool dead;
     const char *usage; // JSON text; may be NULL
+    const char *owner;
 };
 int store_load_sessions(struct store *s, void (*row)(void *user, const struct store_session *r), void *user, struct ck_err *err);
 struct store_jsession {
@@ -37,6 +38,13 @@ struct store_checkpoint {
 };
 int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct store_checkpoint *r), void *user, struct ck_err *err);
 
+struct store_token {
+    const char *id, *name, *hash; // hash: of the token, in hex
+    int64_t created_us;
+    int max_sessions;
+};
+int store_load_tokens(struct store *s, void (*row)(void *user, const struct store_token *r), void *user, struct ck_err *err);
+
 // done (may be NULL) is called from the loop when the write is committed, or with err. Everything is
 // copied. A failed write without done is logged.
 typedef void (*store_done)(void *user, const struct ck_err *err);
@@ -46,6 +54,9 @@ void store_put_checkpoint(struct store *s, const char *session, const struct che
 void store_delete_checkpoint(struct store *s, const char *id);
 void store_put_jsession(struct store *s, const struct jsession *j);
 void store_delete_jsession(struct store *s, const char *id);
+
+void store_put_token(struct store *s, const struct store_token *t, store_done done, void *user);
+void store_delete_token(struct store *s, const char *id, store_done done, void *user);
 
 // Calls closed from the loop when everything queued is on disk and the database is shut; s is gone
 // then. Nothing may be queued afterwards. NULL is fine (closed is called at once).

@@ -72,6 +72,9 @@ void v1_tar_put(struct http_req *r, struct session *s, const char *path);
 void v1_files_delete(struct http_req *r);      // v1_files.c
 void v1_files_post(struct http_req *r);
 void v1_commands_run(struct http_req *r);      // v1_commands.c
+void v1_tokens_create(struct http_req *r);     // v1_tokens.c
+void v1_tokens_list(struct http_req *r);
+void v1_tokens_delete(struct http_req *r);
 void v1_openapi(struct http_req *r);           // v1_openapi.c
 
 json_t *v1_path_op(const char *op, const char *key, const char *path); // an operation on a path of any bytes. v1_files.c

@@ -1,6 +1,7 @@
 // /v1/sessions/{id}/pause, resume, fork, checkpoints, rollback. The registry's life*.c does them; this
 // file checks bodies and tells outcomes. An operation goes on when its client leaves, but a fork, which
 // then leaves nothing.
+#include "gateway/owner.h"
 #include "gateway/v1.h"
 
 #include "common/ck_clean.h"
@@ -213,7 +214,7 @@ static void start_fork(struct http_req *r, struct session *s, int64_t count, str
         return;
     }
     f->r = r;
-    f->fork = session_fork(s, count < 1 || count > FORKS_MAX ? 0 : (int)count, &events, f, err);
+    f->fork = session_fork(s, count < 1 || count > FORKS_MAX ? 0 : (int)count, owner_max_sessions(r, s->owner), &events, f, err);
     if (!f->fork) {
         free(f);
         reply_refused(r, err);

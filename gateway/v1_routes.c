@@ -9,6 +9,9 @@
 
 const struct http_route ck_v1_routes[] = {
     {HTTP_GET, "/openapi.json", HTTP_OPEN, 0, v1_openapi},
+    {HTTP_POST, "/v1/tokens", 0, 0, v1_tokens_create},
+    {HTTP_GET, "/v1/tokens", 0, 0, v1_tokens_list},
+    {HTTP_DELETE, "/v1/tokens/{token}", 0, 0, v1_tokens_delete},
     {HTTP_POST, "/v1/sessions", 0, 0, v1_sessions_create},
     {HTTP_GET, "/v1/sessions", 0, 0, v1_sessions_list},
     {HTTP_GET, S, 0, 0, v1_sessions_get},

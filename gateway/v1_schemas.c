@@ -14,6 +14,9 @@ const struct v1_operation v1_operations[] = {
     {"get", "/metrics", "getMetrics", "Metrics in Prometheus text form", 0, 0, "200 text", "403"},
     {"post", "/v1/sessions", "createSession", "Create a session", 0, "SessionCreate", "201 Session", "400 403 429 503"},
     {"get", "/v1/sessions", "listSessions", "List sessions, oldest first", "name state metadata limit after", 0, "200 [Session]", "400 403 404"},
+    {"post", "/v1/tokens", "createToken", "A token with sessions of its own; its text is told here and never again", 0, "TokenCreate", "201 TokenMade", "400 403 429"},
+    {"get", "/v1/tokens", "listTokens", "The tokens, without their texts", 0, 0, "200 [Token]", "403"},
+    {"delete", "/v1/tokens/{token}", "revokeToken", "Revoke a token at once; its sessions stay", 0, 0, "204 -", "403 404"},
     {"get", S, "getSession", "One session with its usage", 0, 0, "200 Session", "403 404"},
     {"patch", S, "changeSession", "Change name, metadata or timeouts", 0, "SessionPatch", "200 Session", "400 403 404"},
     {"delete", S, "deleteSession", "Delete the session and all its files", 0, 0, "204 -", "403 404"},
@@ -67,6 +70,10 @@ const char v1_parameters_json[] =
 const char v1_schemas_json[] =
     "{\"Object\":" OBJ ","
     "\"Error\":{\"type\":\"object\",\"required\":[\"message\",\"reason\"],\"properties\":{\"message\":" STR ",\"reason\":" STR "}},"
+    "\"TokenCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR ",\"max_sessions\":" INT "}},"
+    "\"Token\":{\"type\":\"object\",\"properties\":{\"id\":" STR ",\"name\":" STR ",\"created_at\":" STR ",\"max_sessions\":" INT "}},"
+    "\"TokenMade\":{\"type\":\"object\",\"properties\":{\"id\":" STR ",\"name\":" STR ",\"created_at\":" STR ",\"max_sessions\":" INT
+    ",\"token\":" STR "}},"
     "\"Timeouts\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"cell_s\":" INT ",\"idle_s\":" INT ",\"delete_s\":" INT "}},"
     "\"SessionCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR ",\"template\":" STR ",\"memory_mb\":" INT
     ",\"env\":" STRMAP ",\"timeouts\":" REF("Timeouts") ",\"metadata\":" OBJ "}},"

@@ -1,5 +1,6 @@
 // /v1/sessions: create, list, look at, change, delete, interrupt, restart. The registry owns the
 // sessions; this file only translates. Never logs or repeats environments and metadata.
+#include "gateway/owner.h"
 #include "gateway/v1.h"
 
 #include "common/ck_clean.h"
@@ -53,6 +54,8 @@ void v1_sessions_create(struct http_req *r)
             .env = b.env,
             .timeouts = timeouts,
             .metadata = b.metadata,
+            .owner = http_owner(r),
+            .owner_max = owner_max_sessions(r, http_owner(r)),
         };
         registry_create(http_gateway(r)->registry, &spec, created, r);
     }
@@ -108,7 +111,6 @@ static int list_query(struct http_req *r, struct list_query *q, struct ck_err *e
 
 void v1_sessions_list(struct http_req *r)
 {
-    struct registry *reg = http_gateway(r)->registry;
     struct ck_err err = CK_ERR_INIT;
     struct list_query q;
     int rc = list_query(r, &q, &err);
@@ -117,14 +119,14 @@ void v1_sessions_list(struct http_req *r)
         http_reply_err(r, &err);
         return;
     }
-    struct session *after = q.after ? registry_find(reg, q.after) : NULL, *s;
+    struct session *after = q.after ? owner_find(r, q.after) : NULL, *s;
     if (q.after && !after) {
         http_reply_error(r, 404, "no_such_session", "the session named by after is gone: list from the start");
         return;
     }
     json_t *list = json_array();
     const char *last = NULL;
-    for (s = registry_next(reg, after); s; s = registry_next(reg, s)) {
+    for (s = owner_next(r, after); s; s = owner_next(r, s)) {
         if ((q.name && strcmp(q.name, s->name)) || (q.state && strcmp(q.state, session_state_name(s->state))) ||
             (metadata && !metadata_matches(s->metadata, metadata)))
             continue;

@@ -1,5 +1,6 @@
 // What every handler of /v1 begins and ends with: finding the session, one-shot bridge operations,
 // bodies parsed off the loop. Never waits.
+#include "gateway/owner.h"
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
@@ -13,7 +14,7 @@
 static struct session *session_of(struct http_req *r)
 {
     const char *id = http_param(r, "id");
-    return ck_uuid_valid(id) ? registry_find(http_gateway(r)->registry, id) : NULL;
+    return ck_uuid_valid(id) ? owner_find(r, id) : NULL;
 }
 
 static void reply_dead(struct http_req *r, const struct session *s)
