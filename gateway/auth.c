@@ -6,6 +6,7 @@
 #include "common/ck_crypto.h"
 #include "common/ck_fs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -125,7 +126,8 @@ static bool any_token(const struct auth *a, const char *text, const struct auth_
     return ck_equal_const_time(hash, a->hash, sizeof hash) || *who;
 }
 
-enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token, const struct auth_token **who)
+enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token,
+                             const struct auth_token **who)
 {
     *who = NULL;
     if (authorization) {
@@ -150,14 +152,13 @@ void auth_token_new(char text[AUTH_TOKEN_TEXT], uint8_t hash[CK_SHA256_LEN])
 {
     uint8_t raw[32];
     ck_random(raw, sizeof raw);
-    memcpy(text, "ck_", 3);
-    ck_hex(raw, sizeof raw, text + 3);
+    ck_hex(raw, sizeof raw, text + snprintf(text, AUTH_TOKEN_TEXT, "ck_"));
     explicit_bzero(raw, sizeof raw);
     ck_sha256(ck_slice_str(text), hash);
 }
 
-int auth_token_add(struct auth *a, const char *id, const char *name, const uint8_t *hash, int64_t created_us, int max_sessions,
-                   struct ck_err *err)
+int auth_token_add(struct auth *a, const char *id, const char *name, const uint8_t *hash, int64_t created_us,
+                   int max_sessions, struct ck_err *err)
 {
     if (a->ntokens >= AUTH_TOKENS_MAX)
         return ck_fail(err, 429, "too_many_tokens", "%d tokens are the limit: revoke some", AUTH_TOKENS_MAX);

@@ -28,14 +28,15 @@ struct auth_token { // read-only
 #define AUTH_TOKEN_TEXT (2 * 32 + 4) // "ck_", 64 hex digits, NUL
 
 void auth_token_new(char text[AUTH_TOKEN_TEXT], uint8_t hash[CK_SHA256_LEN]);
-int auth_token_add(struct auth *a, const char *id, const char *name, const uint8_t *hash, int64_t created_us, int max_sessions,
-                   struct ck_err *err);
+int auth_token_add(struct auth *a, const char *id, const char *name, const uint8_t *hash, int64_t created_us,
+                   int max_sessions, struct ck_err *err);
 const struct auth_token *auth_tokens(const struct auth *a);
 const struct auth_token *auth_token_find(const struct auth *a, const char *id); // NULL = unknown
 void auth_token_remove(struct auth *a, const char *id);
 
 // As auth_check; *who is NULL for the gateway's own token, and when there is no right one.
-enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token, const struct auth_token **who);
+enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token,
+                             const struct auth_token **who);
 
 // What a request carries, from its Authorization value and its token query value (either may be
 // NULL). Pure but for the hash. A wrong header is not rescued by a right query.

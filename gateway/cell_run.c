@@ -183,8 +183,8 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
     struct ck_err hangs = CK_ERR_INIT;
     run->link = NULL;
     if (run->accepted && err->status == 504) {
-        ck_fail(&hangs, 504, err->reason, "%s; the cell has been accepted: look for it with GET .../cells/%s", err->text,
-                run->cell);
+        ck_fail(&hangs, 504, err->reason, "%s; the cell has been accepted: look for it with GET .../cells/%s",
+                err->text, run->cell);
         run_fail(run, &hangs);
     } else if (run->accepted) {
         run_lost(run);
@@ -211,8 +211,9 @@ static int send_cell(struct cell_run *run, const char *url_prefix, struct ck_err
     return 0;
 }
 
-struct cell_run *cell_run_start(struct gateway *gw, struct session *s, struct v1_cell_body *body, const char *url_prefix,
-                                const struct cell_run_events *ev, void *user, struct ck_err *err)
+struct cell_run *cell_run_start(struct gateway *gw, struct session *s, struct v1_cell_body *body,
+                                const char *url_prefix, const struct cell_run_events *ev, void *user,
+                                struct ck_err *err)
 {
     struct cell_run *run = calloc(1, sizeof *run);
     if (!run) {

@@ -20,8 +20,9 @@ struct cell_run_events {
 
 // Sends the cell. Takes what body owns, whatever the outcome. url_prefix (borrowed during the call)
 // begins the links of artifacts. NULL with err, and then no event.
-struct cell_run *cell_run_start(struct gateway *gw, struct session *s, struct v1_cell_body *body, const char *url_prefix,
-                                const struct cell_run_events *ev, void *user, struct ck_err *err);
+struct cell_run *cell_run_start(struct gateway *gw, struct session *s, struct v1_cell_body *body,
+                                const char *url_prefix, const struct cell_run_events *ev, void *user,
+                                struct ck_err *err);
 const char *cell_run_id(const struct cell_run *run); // of the cell
 // Cancels the cell: it ends as "cancelled" and on_done follows.
 void cell_run_cancel(struct cell_run *run);

@@ -189,7 +189,8 @@ static const char *const SESSION_VERBS[] = {
     [CLI_SESSION_CHECKPOINTS] = "checkpoints", [CLI_SESSION_ROLLBACK] = "rollback",
 };
 static_assert(sizeof SESSION_VERBS / sizeof *SESSION_VERBS == CLI_SESSION_VERBS, "a word for every verb");
-#define SESSION_WORDS "create, list, get, delete, interrupt, restart, pause, resume, fork, checkpoint, checkpoints or rollback"
+#define SESSION_WORDS \
+    "create, list, get, delete, interrupt, restart, pause, resume, fork, checkpoint, checkpoints or rollback"
 
 static int session_verb(const char *word, struct cli_session_args *out, struct ck_err *err)
 {
@@ -310,7 +311,8 @@ static int token_operands(int argc, char **argv, struct cli_token_args *out, str
     out->ids = argv + optind + 1;
     out->nids = argc - optind - 1;
     if (out->verb == CLI_TOKEN_REVOKE ? !out->nids : out->nids)
-        return ck_fail(err, 400, "usage", out->nids ? "token %s takes no operand" : "token %s takes the name or id of a token", verbs[i]);
+        return ck_fail(err, 400, "usage",
+                       out->nids ? "token %s takes no operand" : "token %s takes the name or id of a token", verbs[i]);
     if ((out->name || out->max_sessions) && out->verb != CLI_TOKEN_CREATE)
         return ck_fail(err, 400, "usage", "--name and --max-sessions go with token create");
     return 0;
@@ -329,7 +331,8 @@ static int max_sessions(const char *text, int *out, struct ck_err *err)
 int cli_token_args_parse(int argc, char **argv, cli_env_fn env, struct cli_token_args *out, struct ck_err *err)
 {
     static const struct option options[] = {{"name", required_argument, NULL, 'n'},
-                                            {"max-sessions", required_argument, NULL, OPT_MAX_SESSIONS}, COMMON_OPTIONS};
+                                            {"max-sessions", required_argument, NULL, OPT_MAX_SESSIONS},
+                                            COMMON_OPTIONS};
     memset(out, 0, sizeof *out);
     target_from_env(&out->target, env);
     optind = 0;

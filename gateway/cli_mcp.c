@@ -94,7 +94,8 @@ static int open_path(struct cli_mcp *m, const char *session, struct ck_err *err)
 {
     char *escaped = session ? curl_easy_escape(m->client.curl, session, 0) : NULL;
     struct ck_buf b = CK_BUF_INIT;
-    int rc = ck_buf_add_str(&b, "/mcp") || (session && (!escaped || ck_buf_printf(&b, "?session=%s", escaped))) || ck_buf_add(&b, "", 1);
+    int rc = ck_buf_add_str(&b, "/mcp") || (session && (!escaped || ck_buf_printf(&b, "?session=%s", escaped))) ||
+             ck_buf_add(&b, "", 1);
     curl_free(escaped);
     m->path = (char *)b.p;
     return rc ? ck_fail(err, 500, "no_memory", "out of memory") : 0;
@@ -129,7 +130,8 @@ int ck_cmd_mcp(int argc, char **argv)
     if (rc < 0)
         return cli_usage("mcp", &err);
     cli_signals(true);
-    rc = cli_client_open(&a.target, &m.client, &err) || open_path(&m, a.session, &err) || !(m.multi = curl_multi_init());
+    rc =
+        cli_client_open(&a.target, &m.client, &err) || open_path(&m, a.session, &err) || !(m.multi = curl_multi_init());
     if (rc)
         rc = cli_fail(&err);
     else

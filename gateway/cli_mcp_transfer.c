@@ -123,8 +123,8 @@ static int add_header(struct cli_mcp_transfer *t, const char *name, const char *
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     struct curl_slist *more;
-    if (strpbrk(value, "\r\n") || ck_buf_printf(&b, "%s: ", name) || ck_buf_add_str(&b, value) || ck_buf_add(&b, "", 1) ||
-        !(more = curl_slist_append(t->headers, (const char *)b.p)))
+    if (strpbrk(value, "\r\n") || ck_buf_printf(&b, "%s: ", name) || ck_buf_add_str(&b, value) ||
+        ck_buf_add(&b, "", 1) || !(more = curl_slist_append(t->headers, (const char *)b.p)))
         return -1;
     t->headers = more;
     return 0;
@@ -133,8 +133,8 @@ static int add_header(struct cli_mcp_transfer *t, const char *name, const char *
 static int add_headers(struct cli_mcp_transfer *t, const struct mcp_message *msg)
 {
     const struct cli_mcp *m = t->m;
-    int rc = add_header(t, "Content-Type", "application/json") || add_header(t, "Accept", "application/json, text/event-stream") ||
-             add_header(t, "Expect", "");
+    int rc = add_header(t, "Content-Type", "application/json") ||
+             add_header(t, "Accept", "application/json, text/event-stream") || add_header(t, "Expect", "");
     for (const struct curl_slist *l = m->client.headers; l && !rc; l = l->next) {
         struct curl_slist *more = curl_slist_append(t->headers, l->data);
         rc = !more;
@@ -219,8 +219,9 @@ static void refused(struct cli_mcp_transfer *t, long status)
         write_json(t->m, json_pack("{s:s,s:O,s:O}", "jsonrpc", "2.0", "id", t->id, "error", error));
     else
         cli_mcp_error(t->m, t->id, MCP_INTERNAL_ERROR,
-                      status == 401 || status == 403 ? "the gateway wants another token: say --token or CELLKEEP_TOKEN"
-                                                     : ck_json_str(o, "message", "the gateway refused without saying why", NULL));
+                      status == 401 || status == 403
+                          ? "the gateway wants another token: say --token or CELLKEEP_TOKEN"
+                          : ck_json_str(o, "message", "the gateway refused without saying why", NULL));
     json_decref(o);
 }
 
@@ -295,8 +296,9 @@ static size_t ignore(char *p, size_t size, size_t n, void *ctx)
 
 int cli_mcp_open_session(struct cli_mcp *m, struct ck_err *err)
 {
-    static const char body[] = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"" MCP_LEGACY_LATEST
-                               "\",\"capabilities\":{},\"clientInfo\":{\"name\":\"cellkeep mcp\",\"version\":\"" CK_VERSION "\"}}}";
+    static const char body[] =
+        "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"" MCP_LEGACY_LATEST
+        "\",\"capabilities\":{},\"clientInfo\":{\"name\":\"cellkeep mcp\",\"version\":\"" CK_VERSION "\"}}}";
     struct cli_mcp_transfer t = {.m = m, .initialize = true};
     struct mcp_message none = {.kind = MCP_REQUEST};
     CURL *h = curl_easy_init();
@@ -319,7 +321,8 @@ int cli_mcp_open_session(struct cli_mcp *m, struct ck_err *err)
     if (done)
         rc = cli_transport_error(&m->client, done, err);
     else
-        rc = m->session ? 0 : ck_fail(err, 502, "bad_answer", "the gateway did not begin a session (status %ld)", status);
+        rc = m->session ? 0
+                        : ck_fail(err, 502, "bad_answer", "the gateway did not begin a session (status %ld)", status);
 out:
     curl_slist_free_all(t.headers);
     curl_easy_cleanup(h);

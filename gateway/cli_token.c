@@ -19,7 +19,8 @@ static void print_json(const json_t *o)
 
 static int create(struct cli_client *c, const struct cli_token_args *a, struct ck_err *err)
 {
-    CK_CLEAN_JSON json_t *body = json_pack("{s:s,s:i}", "name", a->name ? a->name : "", "max_sessions", a->max_sessions);
+    CK_CLEAN_JSON json_t *body =
+        json_pack("{s:s,s:i}", "name", a->name ? a->name : "", "max_sessions", a->max_sessions);
     CK_CLEAN_JSON json_t *made = NULL;
     if (!body)
         return ck_fail(err, 400, "usage", "--name must be UTF-8");
@@ -99,7 +100,8 @@ static int revoke_all(struct cli_client *c, const struct cli_token_args *a, stru
 
 int ck_cmd_token(int argc, char **argv)
 {
-    static int (*const run[])(struct cli_client *, const struct cli_token_args *, struct ck_err *) = {create, list, revoke_all};
+    static int (*const run[])(struct cli_client *, const struct cli_token_args *, struct ck_err *) = {create, list,
+                                                                                                      revoke_all};
     struct ck_err err = CK_ERR_INIT;
     struct cli_token_args a;
     struct cli_client c;

@@ -35,7 +35,8 @@ struct session_watch { // embedded in its owner; zeroed = not watching
     struct session *s;
     void (*on)(struct session_watch *w, enum session_event what); // may unwatch w, not others
 };
-void session_watch(struct session *s, struct session_watch *w, void (*on)(struct session_watch *w, enum session_event what));
+void session_watch(struct session *s, struct session_watch *w,
+                   void (*on)(struct session_watch *w, enum session_event what));
 void session_unwatch(struct session_watch *w); // fine when not watching
 bool session_settling(const struct session *s);
 
@@ -71,5 +72,6 @@ struct fork_events {
     void (*on_done)(void *user, struct session *const *forks, int count, const struct ck_err *err);
 };
 // owner_max: sessions that the token of s may have, 0 = any number. NULL = refused with err.
-struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user, struct ck_err *err);
+struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user,
+                          struct ck_err *err);
 void fork_cancel(struct fork *f); // on_done will not be called; what was made is removed

@@ -218,7 +218,8 @@ static void launch_all(struct fork *f)
 {
     f->pending = f->count;
     for (int i = 0; i < f->count; i++)
-        f->child[i].launch = launcher_fork(f->r->launcher, f->child[i].id, f->layer, f->cell_ms, on_launched, &f->child[i]);
+        f->child[i].launch =
+            launcher_fork(f->r->launcher, f->child[i].id, f->layer, f->cell_ms, on_launched, &f->child[i]);
 }
 
 // --- the source's part ---------------------------------------------------------------------------------
@@ -319,8 +320,10 @@ static int admit(const struct registry *r, int count, struct ck_err *err)
     if (r->draining)
         return ck_fail(err, 503, "draining", "the gateway is shutting down");
     if (max && have + (size_t)count > max)
-        return ck_fail(err, 429, "too_many_sessions", "%d more would be over the limit of %zu sessions, of which %zu exist; "
-                       "delete some first (see --max-sessions)", count, max, have);
+        return ck_fail(err, 429, "too_many_sessions",
+                       "%d more would be over the limit of %zu sessions, of which %zu exist; "
+                       "delete some first (see --max-sessions)",
+                       count, max, have);
     return 0;
 }
 
@@ -350,10 +353,12 @@ static struct fork *fork_new(struct entry *e, int count, const struct fork_event
     return f;
 }
 
-struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user, struct ck_err *err)
+struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user,
+                          struct ck_err *err)
 {
     struct entry *e = (struct entry *)s;
-    if (admit(e->reg, count, err) || owner_admit(e->reg, s->owner, owner_max, (size_t)count, err) || life_judge(LIFE_FORK, s->state, e->life.op, err) != LIFE_GO)
+    if (admit(e->reg, count, err) || owner_admit(e->reg, s->owner, owner_max, (size_t)count, err) ||
+        life_judge(LIFE_FORK, s->state, e->life.op, err) != LIFE_GO)
         return NULL;
     struct fork *f = fork_new(e, count, ev, user);
     e->life.job = f;

@@ -40,7 +40,8 @@ struct mcp { // one a gateway
     struct mcp_call *calls;
 };
 
-struct mcp_peer *mcp_peer_new(struct mcp *m, const char *version, const char *named, const char *owner); // NULL = out of memory
+struct mcp_peer *mcp_peer_new(struct mcp *m, const char *version, const char *named,
+                              const char *owner);                                 // NULL = out of memory
 struct mcp_peer *mcp_peer_find(struct mcp *m, const char *id, const char *owner); // and marks it as used
 void mcp_peer_remove(struct mcp_peer *p, struct mcp *m);                               // its calls are cancelled
 
@@ -78,8 +79,8 @@ struct mcp_call {
 };
 
 // Takes r, which is answered in the end, and the references of params, id and progress.
-void mcp_call_begin(struct mcp *m, struct http_req *r, struct mcp_peer *peer, const struct mcp_message *msg, const char *base,
-                    bool links);
+void mcp_call_begin(struct mcp *m, struct http_req *r, struct mcp_peer *peer, const struct mcp_message *msg,
+                    const char *base, bool links);
 void mcp_call_cancel(struct mcp_call *c);
 struct mcp_call *mcp_call_find(struct mcp *m, const struct mcp_peer *peer, const json_t *id);
 void mcp_call_finish(struct mcp_call *c, json_t *result); // takes the reference (NULL = out of memory); c is gone

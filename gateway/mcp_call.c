@@ -67,8 +67,10 @@ static void add_session(struct mcp_call *c, json_t *result)
 {
     json_t *content = json_object_get(result, "content");
     if (c->lost)
-        json_array_insert_new(content, 0, json_pack("{s:s,s:s}", "type", "text", "text",
-                                                    "The session of before has ended. This is a fresh one, without its variables and files."));
+        json_array_insert_new(
+            content, 0,
+            json_pack("{s:s,s:s}", "type", "text", "text",
+                      "The session of before has ended. This is a fresh one, without its variables and files."));
     if (!c->s)
         return;
     json_object_set_new(result, "_meta", json_pack("{s:s}", META_SESSION, c->s->id));
@@ -120,7 +122,8 @@ void mcp_call_tell(struct mcp_call *c, const char *text, size_t n)
         return;
     json_t *message = json_stringn(text, n);
     if (message)
-        send_message(c, mcp_progress(c->progress, (double)(now - c->started_ms + 1) / 1000, json_string_value(message)));
+        send_message(c,
+                     mcp_progress(c->progress, (double)(now - c->started_ms + 1) / 1000, json_string_value(message)));
     json_decref(message);
     c->told_ms = now;
 }
@@ -133,8 +136,9 @@ static void on_tick(uv_timer_t *t)
     if (c->r && !c->streaming && now - c->started_ms >= QUICK_MS)
         begin_stream(c);
     if (now - (c->told_ms ? c->told_ms : c->started_ms) >= BEAT_MS)
-        mcp_call_tell(c, line, (size_t)snprintf(line, sizeof line, "%s for %lld s", c->start ? "starting a session" : "running",
-                                                (long long)s));
+        mcp_call_tell(c, line,
+                      (size_t)snprintf(line, sizeof line, "%s for %lld s", c->start ? "starting a session" : "running",
+                                       (long long)s));
 }
 
 void mcp_call_cancel(struct mcp_call *c)
@@ -189,13 +193,15 @@ void mcp_call_go(struct mcp_call *c)
         return;
     default: {
         json_t *result = mcp_text_result(false, "session: %s", c->s->id);
-        json_object_set_new(result, "structuredContent", json_pack("{s:s,s:s}", "session", c->s->id, "name", c->s->name));
+        json_object_set_new(result, "structuredContent",
+                            json_pack("{s:s,s:s}", "session", c->s->id, "name", c->s->name));
         mcp_call_finish(c, result);
     }
     }
 }
 
-static struct mcp_call *call_new(struct mcp *m, struct http_req *r, struct mcp_peer *peer, const struct mcp_message *msg)
+static struct mcp_call *call_new(struct mcp *m, struct http_req *r, struct mcp_peer *peer,
+                                 const struct mcp_message *msg)
 {
     struct mcp_call *c = calloc(1, sizeof *c);
     if (!c)
@@ -220,13 +226,14 @@ static struct mcp_call *call_new(struct mcp *m, struct http_req *r, struct mcp_p
     return c;
 }
 
-void mcp_call_begin(struct mcp *m, struct http_req *r, struct mcp_peer *peer, const struct mcp_message *msg, const char *base,
-                    bool links)
+void mcp_call_begin(struct mcp *m, struct http_req *r, struct mcp_peer *peer, const struct mcp_message *msg,
+                    const char *base, bool links)
 {
     struct ck_err err = CK_ERR_INIT;
     struct mcp_call *c = call_new(m, r, peer, msg);
     if (!c) {
-        http_reply_json(r, 503, mcp_error(msg->id, MCP_INTERNAL_ERROR, "the gateway is out of memory: try again", NULL));
+        http_reply_json(r, 503,
+                        mcp_error(msg->id, MCP_INTERNAL_ERROR, "the gateway is out of memory: try again", NULL));
         return;
     }
     snprintf(c->base, sizeof c->base, "%s", base);

@@ -52,12 +52,11 @@ json_t *mcp_text_result(bool is_error, const char *fmt, ...)
 
 static json_t *base64(const void *p, size_t n)
 {
-    size_t room = (n + 2) / 3 * 4;
-    CK_CLEAN_FREE char *text = malloc(room + 1);
-    if (!text)
-        return json_string("");
-    int made = EVP_EncodeBlock((unsigned char *)text, p, (int)n);
-    return json_stringn(text, made < 0 ? 0 : (size_t)made);
+    char *text = malloc((n + 2) / 3 * 4 + 1);
+    int made = text ? EVP_EncodeBlock((unsigned char *)text, p, (int)n) : 0;
+    json_t *v = json_stringn(made > 0 ? text : "", made > 0 ? (size_t)made : 0);
+    free(text);
+    return v;
 }
 
 int mcp_add_image(json_t *result, const char *mime, const void *p, size_t n)
@@ -99,17 +98,19 @@ static void add_plain_json(json_t *result, const char *before, const json_t *tex
 // Base64 of the kernel without its line breaks; NULL when it is something else.
 static json_t *clean_base64(const json_t *v)
 {
-    size_t n = json_string_length(v), out = 0;
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
     const char *p = json_string_value(v);
-    CK_CLEAN_FREE char *text = p && n && n <= MCP_IMAGE_MAX ? malloc(n) : NULL;
-    for (size_t i = 0; text && i < n; i++) {
-        char c = p[i];
-        if ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/' || c == '=')
-            text[out++] = c;
-        else if (c != '\n' && c != '\r')
-            return NULL;
+    struct ck_buf b = CK_BUF_INIT;
+    bool good = p && json_string_length(v) <= MCP_IMAGE_MAX;
+    while (good && *p) { // line by line
+        size_t n = strspn(p, digits);
+        good = !ck_buf_add(&b, p, n);
+        p += n + strspn(p + n, "\r\n");
+        good = good && (!*p || strchr(digits, *p));
     }
-    return text && out ? json_stringn(text, out) : NULL;
+    json_t *clean = good && b.n ? json_stringn((const char *)b.p, b.n) : NULL;
+    ck_buf_free(&b);
+    return clean;
 }
 
 static bool add_picture(json_t *result, const json_t *data, int *images)
@@ -130,8 +131,8 @@ static bool add_picture(json_t *result, const json_t *data, int *images)
 // than its HTML, but Markdown and LaTeX say more than their text/plain.
 static void add_bundle(json_t *result, const json_t *data, int *images)
 {
-    static const char *const order[] = {"text/markdown", "text/latex", "text/plain", "application/json", "image/svg+xml",
-                                        "text/html"};
+    static const char *const order[] = {"text/markdown",    "text/latex",    "text/plain",
+                                        "application/json", "image/svg+xml", "text/html"};
     if (add_picture(result, data, images))
         return;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
@@ -159,7 +160,8 @@ static void add_bundle(json_t *result, const json_t *data, int *images)
 static void add_link(json_t *result, const json_t *a, const struct mcp_origin *origin)
 {
     const char *name = ck_json_str(a, "name", "", NULL), *path = ck_json_str(a, "path", "", NULL);
-    const char *change = ck_json_str(a, "change", "created", NULL), *mime = ck_json_str(a, "mime", "application/octet-stream", NULL);
+    const char *change = ck_json_str(a, "change", "created", NULL),
+               *mime = ck_json_str(a, "mime", "application/octet-stream", NULL);
     json_int_t size = (json_int_t)ck_json_int(a, "size", 0, NULL);
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     if (!origin->links) {
@@ -169,8 +171,8 @@ static void add_link(json_t *result, const json_t *a, const struct mcp_origin *o
     }
     if (ck_buf_printf(&b, "%s%s", origin->base, ck_json_str(a, "url", "", NULL)))
         return;
-    add(result, json_pack("{s:s,s:s#,s:s,s:s,s:I,s:s}", "type", "resource_link", "uri", (const char *)b.p, (int)b.n, "name",
-                          *name ? name : path, "mimeType", mime, "size", size, "description", path));
+    add(result, json_pack("{s:s,s:s#,s:s,s:s,s:I,s:s}", "type", "resource_link", "uri", (const char *)b.p, (int)b.n,
+                          "name", *name ? name : path, "mimeType", mime, "size", size, "description", path));
 }
 
 static void add_artifacts(json_t *result, const json_t *list, int64_t total, const struct mcp_origin *origin)
@@ -231,7 +233,8 @@ json_t *mcp_cell_result(const json_t *finished, const struct mcp_origin *origin)
         add_error(result, json_object_get(finished, "error"));
     if (strcmp(status, "ok") && strcmp(status, "error"))
         add_ending(result, status, ck_json_str(finished, "detail", "", NULL));
-    add_artifacts(result, json_object_get(finished, "artifacts"), ck_json_int(finished, "artifacts_total", 0, NULL), origin);
+    add_artifacts(result, json_object_get(finished, "artifacts"), ck_json_int(finished, "artifacts_total", 0, NULL),
+                  origin);
     say_something(result);
     return result;
 }

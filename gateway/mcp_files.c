@@ -27,7 +27,8 @@ static void listed(void *user, const json_t *re, const struct ck_frame *f, const
     json_t *e;
     json_array_foreach (json_object_get(re, "entries"), i, e) {
         const char *type = ck_json_str(e, "type", "other", NULL);
-        ck_buf_printf(&b, "%-5s %10lld  %s\n", type, (long long)ck_json_int(e, "size", 0, NULL), ck_json_str(e, "name", "", NULL));
+        ck_buf_printf(&b, "%-5s %10lld  %s\n", type, (long long)ck_json_int(e, "size", 0, NULL),
+                      ck_json_str(e, "name", "", NULL));
     }
     if (ck_json_bool(re, "truncated", false, NULL))
         ck_buf_add_str(&b, "… and more");
@@ -68,8 +69,9 @@ static void reply_text(struct mcp_call *c, struct ck_slice s)
     uint64_t end = (uint64_t)(s.p - c->data.p) + s.n + (uint64_t)c->args.offset;
     char line[160];
     if (end < c->size) {
-        int n = snprintf(line, sizeof line, "[bytes %lld to %llu of %llu; go on with offset %llu]", (long long)c->args.offset,
-                         (unsigned long long)end, (unsigned long long)c->size, (unsigned long long)end);
+        int n = snprintf(line, sizeof line, "[bytes %lld to %llu of %llu; go on with offset %llu]",
+                         (long long)c->args.offset, (unsigned long long)end, (unsigned long long)c->size,
+                         (unsigned long long)end);
         mcp_add_text(result, line, (size_t)n);
     }
     mcp_call_finish(c, result);
@@ -77,7 +79,8 @@ static void reply_text(struct mcp_call *c, struct ck_slice s)
 
 static bool is_picture(const char *mime)
 {
-    return !strcmp(mime, "image/png") || !strcmp(mime, "image/jpeg") || !strcmp(mime, "image/webp") || !strcmp(mime, "image/gif");
+    return !strcmp(mime, "image/png") || !strcmp(mime, "image/jpeg") || !strcmp(mime, "image/webp") ||
+           !strcmp(mime, "image/gif");
 }
 
 static void reply_bytes(struct mcp_call *c)
@@ -99,7 +102,8 @@ static void reply_bytes(struct mcp_call *c)
     result = mcp_result(false);
     if (!ck_buf_printf(&uri, "%s/v1/sessions/%s/files/", c->base, c->s->id) && !v1_path_to_url(c->args.path, &uri) &&
         !ck_buf_add(&uri, "", 1))
-        mcp_add_blob(result, (const char *)uri.p, *c->mime ? c->mime : "application/octet-stream", c->data.p, c->data.n);
+        mcp_add_blob(result, (const char *)uri.p, *c->mime ? c->mime : "application/octet-stream", c->data.p,
+                     c->data.n);
     ck_buf_free(&uri);
     mcp_call_finish(c, result);
 }
@@ -109,17 +113,20 @@ static void on_stat(struct mcp_call *c, const json_t *h)
     const json_t *stat = json_object_get(h, "stat");
     const char *type = ck_json_str(stat, "type", "other", NULL);
     if (strcmp(type, "file")) {
-        mcp_call_finish(c, mcp_text_result(true, "%s is %s.", c->args.path, !strcmp(type, "dir") ? "a folder: use list_files" : "no regular file"));
+        mcp_call_finish(c, mcp_text_result(true, "%s is %s.", c->args.path,
+                                           !strcmp(type, "dir") ? "a folder: use list_files" : "no regular file"));
         return;
     }
     c->size = (uint64_t)ck_json_int(stat, "size", 0, NULL);
     snprintf(c->mime, sizeof c->mime, "%.150s", ck_json_str(stat, "mime", "", NULL));
     uint64_t offset = (uint64_t)c->args.offset;
     uint64_t left = offset < c->size ? c->size - offset : 0;
-    uint64_t want = is_picture(c->mime) && !offset && c->size <= MCP_IMAGE_MAX / 4 * 3 ? c->size : (uint64_t)c->args.limit;
+    uint64_t want =
+        is_picture(c->mime) && !offset && c->size <= MCP_IMAGE_MAX / 4 * 3 ? c->size : (uint64_t)c->args.limit;
     if (!left) {
-        mcp_call_finish(c, mcp_text_result(offset > c->size, "(%s; the file has %llu bytes)", offset ? "nothing behind this offset" : "empty",
-                                           (unsigned long long)c->size));
+        mcp_call_finish(c,
+                        mcp_text_result(offset > c->size, "(%s; the file has %llu bytes)",
+                                        offset ? "nothing behind this offset" : "empty", (unsigned long long)c->size));
         return;
     }
     json_t *op = v1_path_op("file_read", "path", c->args.path);
@@ -139,7 +146,8 @@ static void send_content(struct mcp_call *c)
         rc = bridge_link_op(c->link, json_pack("{s:s,s:I}", "op", "data", "rid", (json_int_t)c->rid), &piece, 1, NULL);
     }
     if (rc >= 0)
-        rc = bridge_link_op(c->link, json_pack("{s:s,s:I}", "op", "data_end", "rid", (json_int_t)c->rid), NULL, 0, NULL);
+        rc =
+            bridge_link_op(c->link, json_pack("{s:s,s:I}", "op", "data_end", "rid", (json_int_t)c->rid), NULL, 0, NULL);
     if (rc < 0)
         mcp_call_finish(c, NULL);
 }

@@ -100,7 +100,8 @@ static bool origin_allowed(struct http_req *r)
 static bool accepts(struct http_req *r)
 {
     bool all = http_header_has(r, "Accept", "*/*");
-    return all || (http_header_has(r, "Accept", "application/json") && http_header_has(r, "Accept", "text/event-stream"));
+    return all ||
+           (http_header_has(r, "Accept", "application/json") && http_header_has(r, "Accept", "text/event-stream"));
 }
 
 static bool is_json(struct http_req *r)
@@ -113,7 +114,8 @@ static bool is_json(struct http_req *r)
 static bool check_http(struct http_req *r)
 {
     if (!origin_allowed(r))
-        refuse(r, 403, NULL, MCP_INVALID_REQUEST, "this Origin is not allowed: see the gateway's option --allow-origin");
+        refuse(r, 403, NULL, MCP_INVALID_REQUEST,
+               "this Origin is not allowed: see the gateway's option --allow-origin");
     else if (!accepts(r))
         refuse(r, 406, NULL, MCP_INVALID_REQUEST, "the client must accept both application/json and text/event-stream");
     else if (!is_json(r))
@@ -232,7 +234,8 @@ static void legacy(struct http_req *r, struct mcp *mcp, const struct mcp_message
         return;
     }
     if (version && !mcp_legacy_version(version)) {
-        refuse(r, 400, m->id, MCP_INVALID_REQUEST, "the header MCP-Protocol-Version names a version that is not supported");
+        refuse(r, 400, m->id, MCP_INVALID_REQUEST,
+               "the header MCP-Protocol-Version names a version that is not supported");
         return;
     }
     if (m->kind == MCP_REQUEST && !strcmp(m->method, "initialize")) {
@@ -266,7 +269,8 @@ static void parsed(struct http_req *r, void *user, int rc, const struct ck_err *
     struct post *p = user;
     struct mcp *mcp = mcp_of(r);
     if (rc || !mcp)
-        refuse(r, rc ? 400 : 503, NULL, rc ? p->code : MCP_INTERNAL_ERROR, rc ? err->text : "the gateway is out of memory");
+        refuse(r, rc ? 400 : 503, NULL, rc ? p->code : MCP_INTERNAL_ERROR,
+               rc ? err->text : "the gateway is out of memory");
     else if (!p->m.modern)
         legacy(r, mcp, &p->m);
     else if (p->m.kind == MCP_REQUEST)
@@ -299,7 +303,8 @@ static void delete(struct http_req *r)
     struct mcp *mcp = mcp_of(r);
     struct mcp_peer *p = mcp && origin_allowed(r) ? peer_of(r, mcp, NULL) : NULL;
     if (!mcp || !origin_allowed(r)) {
-        refuse(r, 403, NULL, MCP_INVALID_REQUEST, "this Origin is not allowed: see the gateway's option --allow-origin");
+        refuse(r, 403, NULL, MCP_INVALID_REQUEST,
+               "this Origin is not allowed: see the gateway's option --allow-origin");
         return;
     }
     if (!p)

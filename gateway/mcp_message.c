@@ -26,7 +26,8 @@ static int read_meta(struct mcp_message *m, struct ck_err *err)
         return ck_fail(err, 400, "bad_message", "\"params._meta\" must be an object");
     json_t *token = json_object_get(meta, "progressToken"), *version = json_object_get(meta, META_VERSION);
     if (token && !is_mark(token))
-        return ck_fail(err, 400, "bad_message", "\"progressToken\" must be a text of at most %d bytes or a whole number", ID_MAX);
+        return ck_fail(err, 400, "bad_message",
+                       "\"progressToken\" must be a text of at most %d bytes or a whole number", ID_MAX);
     if (version && !json_is_string(version))
         return ck_fail(err, 400, "bad_message", "\"" META_VERSION "\" must be a text");
     m->progress = token;
@@ -46,7 +47,8 @@ static int read_envelope(struct mcp_message *m, struct ck_err *err)
     m->id = id;
     if (!method) {
         if (!id || (!json_object_get(o, "result") && !json_object_get(o, "error")))
-            return ck_fail(err, 400, "bad_message", "a message has a \"method\", or an \"id\" with a \"result\" or \"error\"");
+            return ck_fail(err, 400, "bad_message",
+                           "a message has a \"method\", or an \"id\" with a \"result\" or \"error\"");
         m->kind = MCP_RESPONSE;
         return 0;
     }
@@ -120,7 +122,8 @@ bool mcp_header_says(const char *header, const char *name)
     if (n != room)
         return false;
     CK_CLEAN_FREE unsigned char *encoded = malloc(room + 1);
-    return encoded && EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n && !memcmp(p, encoded, n);
+    return encoded && EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n &&
+           !memcmp(p, encoded, n);
 }
 
 static json_t *id_or_null(const json_t *id) { return id ? json_incref((json_t *)(uintptr_t)id) : json_null(); }
@@ -138,6 +141,7 @@ json_t *mcp_error(const json_t *id, enum mcp_error_code code, const char *messag
 
 json_t *mcp_progress(const json_t *token, double progress, const char *message)
 {
-    json_t *params = json_pack("{s:o,s:f,s:s*}", "progressToken", id_or_null(token), "progress", progress, "message", message);
+    json_t *params =
+        json_pack("{s:o,s:f,s:s*}", "progressToken", id_or_null(token), "progress", progress, "message", message);
     return json_pack("{s:s,s:s,s:o}", "jsonrpc", "2.0", "method", "notifications/progress", "params", params);
 }

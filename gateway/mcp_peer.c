@@ -49,7 +49,8 @@ static void make_room(struct mcp *m)
         mcp_peer_remove(last, m);
 }
 
-static struct mcp_peer *peer_add(struct mcp *m, const char *id, const char *version, const char *named, const char *owner)
+static struct mcp_peer *peer_add(struct mcp *m, const char *id, const char *version, const char *named,
+                                 const char *owner)
 {
     if (m->npeers >= MCP_PEERS_MAX)
         make_room(m);

@@ -112,8 +112,10 @@ static bool alive(const struct session *s) { return s && s->state != SESSION_DEA
 
 static void no_such_session(struct mcp_call *c, const struct session *s)
 {
-    mcp_call_finish(c, mcp_text_result(true, s ? "The session \"%.200s\" has ended; start another with new_session."
-                                               : "There is no session \"%.200s\"; new_session starts one.", c->args.session));
+    mcp_call_finish(c, mcp_text_result(true,
+                                       s ? "The session \"%.200s\" has ended; start another with new_session."
+                                         : "There is no session \"%.200s\"; new_session starts one.",
+                                       c->args.session));
 }
 
 // The client's own session, or the one that its URL names.
@@ -151,8 +153,9 @@ void mcp_session_need(struct mcp_call *c)
     } else if (c->peer) {
         need_default(c);
     } else if (c->args.tool == MCP_READ_FILE || c->args.tool == MCP_LIST_FILES) {
-        mcp_call_finish(c, mcp_text_result(true, "Say which session: a fresh one has no files. The argument \"session\" is the "
-                                                 "handle that an earlier result gave."));
+        mcp_call_finish(
+            c, mcp_text_result(true, "Say which session: a fresh one has no files. The argument \"session\" is the "
+                                     "handle that an earlier result gave."));
     } else {
         start(c, NULL);
     }

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 #define SESSION_ARG \
-    "\"session\":{\"type\":\"string\",\"description\":\"Handle of the session, as new_session or an earlier result gave it. " \
+    "\"session\":{\"type\":\"string\",\"description\":\"Handle of the session, as new_session or an earlier result " \
+    "gave it. " \
     "Left out: the one of this connection; where connections have none, a new one, whose handle is in the result.\"}"
 
 static const struct {
@@ -20,31 +21,39 @@ static const struct {
 } tools[MCP_TOOLS] = {
     [MCP_RUN_PYTHON] =
         {"run_python", "Run Python",
-         "Runs Python code in a stateful session: variables, imports and files stay for the next call, as in a notebook. "
-         "Returns what was printed, the value of the last expression, figures as images, and links to files that were made "
-         "or changed. pandas, numpy, scipy, matplotlib, seaborn, plotly, scikit-learn, openpyxl and pillow are installed. "
+         "Runs Python code in a stateful session: variables, imports and files stay for the next call, as in a "
+         "notebook. "
+         "Returns what was printed, the value of the last expression, figures as images, and links to files that "
+         "were made "
+         "or changed. pandas, numpy, scipy, matplotlib, seaborn, plotly, scikit-learn, openpyxl and pillow are "
+         "installed. "
          "There is no network. The folder is /home/user. An exception is returned as an error with its traceback.",
          "\"code\":{\"type\":\"string\",\"description\":\"Python source; several lines are fine.\"}," SESSION_ARG ","
-         "\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800,\"description\":\"Stops the code after "
+         "\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800,\"description\":\"Stops the "
+         "code after "
          "so many seconds; variables are kept.\"}",
          "\"code\"", false, true, false, {"code", "session", "timeout_s", NULL}},
     [MCP_RUN_COMMAND] =
         {"run_command", "Run a shell command",
-         "Runs a line for the shell (sh) in the same machine and with the same files as run_python. Returns its output and, "
+         "Runs a line for the shell (sh) in the same machine and with the same files as run_python. Returns its "
+         "output and, "
          "when it is not 0, its exit code. Stops after timeout_s, 30 if left out.",
          "\"command\":{\"type\":\"string\",\"description\":\"The line for the shell.\"},"
          "\"cwd\":{\"type\":\"string\",\"description\":\"Folder to run in; default /home/user.\"},"
          "\"stdin\":{\"type\":\"string\",\"description\":\"Text for its standard input.\"}," SESSION_ARG ","
-         "\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800,\"description\":\"Kills the command "
+         "\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800,\"description\":\"Kills the "
+         "command "
          "after so many seconds.\"}",
          "\"command\"", false, true, false, {"command", "cwd", "stdin", "session", "timeout_s", NULL}},
     [MCP_READ_FILE] =
         {"read_file", "Read a file",
-         "Returns a file of the session: text as text, a picture as an image, anything else base64-encoded. Long files come "
+         "Returns a file of the session: text as text, a picture as an image, anything else base64-encoded. Long "
+         "files come "
          "in parts: ask again with a larger offset.",
          "\"path\":{\"type\":\"string\",\"description\":\"Absolute, or relative to /home/user.\"},"
          "\"offset\":{\"type\":\"integer\",\"minimum\":0,\"description\":\"First byte; default 0.\"},"
-         "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":8388608,\"description\":\"Most bytes of text; default 65536.\"},"
+         "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":8388608,\"description\":\"Most bytes of text; "
+         "default 65536.\"},"
          SESSION_ARG,
          "\"path\"", true, false, true, {"path", "offset", "limit", "session", NULL}},
     [MCP_WRITE_FILE] =
@@ -52,13 +61,15 @@ static const struct {
          "Writes a file into the session, whole; what was there is replaced. Folders on the way are made.",
          "\"path\":{\"type\":\"string\",\"description\":\"Absolute, or relative to /home/user.\"},"
          "\"content\":{\"type\":\"string\"},"
-         "\"encoding\":{\"type\":\"string\",\"enum\":[\"utf-8\",\"base64\"],\"description\":\"Of content; default utf-8.\"},"
+         "\"encoding\":{\"type\":\"string\",\"enum\":[\"utf-8\",\"base64\"],\"description\":\"Of content; default "
+         "utf-8.\"},"
          SESSION_ARG,
          "\"path\",\"content\"", false, true, true, {"path", "content", "encoding", "session", NULL}},
     [MCP_LIST_FILES] =
         {"list_files", "List a folder",
          "Lists a folder of the session: type, size and name of each entry.",
-         "\"path\":{\"type\":\"string\",\"description\":\"Absolute, or relative to /home/user, which is the default.\"}," SESSION_ARG,
+         "\"path\":{\"type\":\"string\",\"description\":\"Absolute, or relative to /home/user, which is the "
+         "default.\"}," SESSION_ARG,
          "", true, false, true, {"path", "session", NULL}},
     [MCP_NEW_SESSION] =
         {"new_session", "New session",
@@ -74,7 +85,8 @@ static const struct {
 
 const char *mcp_tools_instructions(void)
 {
-    return "cellkeep runs Python and shell commands in sessions. Each session is a virtual machine of its own, with files that "
+    return "cellkeep runs Python and shell commands in sessions. Each session is a virtual machine of its own, with "
+           "files that "
            "stay until it is closed. Save what the user should get as files below /home/user.";
 }
 
@@ -202,7 +214,8 @@ int mcp_call_args_parse(json_t *params, int64_t command_timeout_ms, struct mcp_c
     memset(out, 0, sizeof *out);
     json_t *name = json_object_get(params, "name"), *args = json_object_get(params, "arguments");
     if (!json_is_string(name) || (args && !json_is_object(args)))
-        return ck_fail(err, 400, "bad_message", "\"params\" must have \"name\", a text, and may have \"arguments\", an object");
+        return ck_fail(err, 400, "bad_message", "\"params\" must have \"name\", a text, and may have \"arguments\", "
+                                 "an object");
     size_t i = 0;
     while (i < MCP_TOOLS && strcmp(tools[i].name, json_string_value(name)))
         i++;

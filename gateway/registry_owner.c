@@ -22,7 +22,8 @@ int owner_admit(const struct registry *r, const char *owner, int max, size_t mor
     for (const struct entry *e = r->first; e; e = e->next)
         have += e->pub.state != SESSION_DEAD && !strcmp(e->pub.owner, owner);
     if (have + more > (size_t)max)
-        return ck_fail(err, 429, "too_many_sessions", "this token may have %d sessions at once and has %zu; delete one first", max, have);
+        return ck_fail(err, 429, "too_many_sessions",
+                       "this token may have %d sessions at once and has %zu; delete one first", max, have);
     return 0;
 }
 

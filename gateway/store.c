@@ -26,7 +26,8 @@ static const char FIRST[] =
 static const char WITH_LAYERS[] = // paused_us: since when; 0 = not paused
     "ALTER TABLE sessions ADD COLUMN paused_us INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sessions ADD COLUMN usage TEXT;"
-    "CREATE TABLE checkpoints(id TEXT PRIMARY KEY, session TEXT NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL,"
+    "CREATE TABLE checkpoints(id TEXT PRIMARY KEY, session TEXT NOT NULL, name TEXT NOT NULL, created_us INTEGER "
+    "NOT NULL,"
     " bytes INTEGER NOT NULL, layer TEXT NOT NULL, UNIQUE(session, name)) WITHOUT ROWID;";
 
 static const char WITH_TOKENS[] = // owner: id of a token, '' = the gateway's own
@@ -52,8 +53,10 @@ enum statement {
 };
 static const char *const SQL[STATEMENTS] = {
     // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one statement on several lines
-    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) ON CONFLICT(id) DO UPDATE SET "
-                    "name=?2, template=?3, accelerator=?4, memory_mb=?5, created_us=?6, last_activity_us=?7, metadata=?8,"
+    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) ON CONFLICT(id) DO "
+                    "UPDATE SET "
+                    "name=?2, template=?3, accelerator=?4, memory_mb=?5, created_us=?6, last_activity_us=?7, "
+                    "metadata=?8,"
                     " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13, owner=?14",
     [DELETE_SESSION] = "DELETE FROM sessions WHERE id=?1",
     [PUT_JSESSION] = "INSERT OR REPLACE INTO jupyter_sessions VALUES(?1,?2,?3,?4,?5)",
@@ -125,12 +128,14 @@ static int migrate(sqlite3 *db, const char *path, struct ck_err *err)
     if (read_pragma(db, "PRAGMA user_version", &version) || read_pragma(db, "PRAGMA application_id", &application))
         return sql_fail(err, db, path);
     if (version > SCHEMA_VERSION)
-        return ck_fail(err, 500, "db_newer", "the database %s was made by a newer cellkeep (schema %d, this one knows %d); "
+        return ck_fail(err, 500, "db_newer", "the database %s was made by a newer cellkeep (schema %d, this one "
+                                 "knows %d); "
                                              "use that version or another --state-dir", path, version, SCHEMA_VERSION);
     if (version > 0 && application != APPLICATION_ID)
         return ck_fail(err, 500, "db_foreign", "%s is not a database of cellkeep; use another --state-dir", path);
     for (; version < SCHEMA_VERSION; version++) {
-        snprintf(pragma, sizeof pragma, "PRAGMA user_version=%d; PRAGMA application_id=%d;", version + 1, APPLICATION_ID);
+        snprintf(pragma, sizeof pragma, "PRAGMA user_version=%d; PRAGMA "
+                                        "application_id=%d;", version + 1, APPLICATION_ID);
         if (sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) || sqlite3_exec(db, MIGRATIONS[version], NULL, NULL, NULL) ||
             sqlite3_exec(db, pragma, NULL, NULL, NULL) || sqlite3_exec(db, "COMMIT", NULL, NULL, NULL)) {
             sql_fail(err, db, path);
@@ -216,7 +221,8 @@ int store_load_sessions(struct store *s, void (*row)(void *user, const struct st
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,template,accelerator,memory_mb,created_us,last_activity_us,metadata,"
-                                       "timeouts,dead,reason,paused_us,usage,owner FROM sessions ORDER BY created_us,id", -1, &st, NULL);
+                                       "timeouts,dead,reason,paused_us,usage,owner FROM sessions ORDER BY "
+                                       "created_us,id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_session r = {.id = text(st, 0), .name = text(st, 1), .template_name = text(st, 2),
                                   .accelerator = text(st, 3), .memory_mb = sqlite3_column_int(st, 4),
@@ -234,7 +240,8 @@ int store_load_sessions(struct store *s, void (*row)(void *user, const struct st
 int store_load_jsessions(struct store *s, void (*row)(void *user, const struct store_jsession *r), void *user, struct ck_err *err)
 {
     sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(s->db, "SELECT id,path,name,type,kernel_id FROM jupyter_sessions ORDER BY id", -1, &st, NULL);
+    int rc = sqlite3_prepare_v2(s->db, "SELECT id,path,name,type,kernel_id FROM jupyter_sessions ORDER BY "
+                                       "id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_jsession r = {text(st, 0), text(st, 1), text(st, 2), text(st, 3), text(st, 4)};
         row(user, &r);
@@ -263,7 +270,8 @@ int store_load_checkpoints(struct store *s, void (*row)(void *user, const struct
 int store_load_tokens(struct store *s, void (*row)(void *user, const struct store_token *r), void *user, struct ck_err *err)
 {
     sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,hash,created_us,max_sessions FROM tokens ORDER BY created_us,id", -1, &st, NULL);
+    int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,hash,created_us,max_sessions FROM tokens ORDER BY "
+                                       "created_us,id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_token r = {text(st, 0), text(st, 1), text(st, 2), sqlite3_column_int64(st, 3), sqlite3_column_int(st, 4)};
         row(user, &r);

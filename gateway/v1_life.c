@@ -103,7 +103,8 @@ void v1_life_checkpoints(struct http_req *r)
 
 static void no_such_checkpoint(struct http_req *r)
 {
-    http_reply_error(r, 404, "no_such_checkpoint", "the session has no such checkpoint: GET …/checkpoints lists them");
+    http_reply_error(r, 404, "no_such_checkpoint", "the session has no such checkpoint: GET …/checkpoints lists "
+                             "them");
 }
 
 void v1_life_checkpoint_get(struct http_req *r)

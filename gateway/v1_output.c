@@ -29,7 +29,8 @@ static int types_field(json_t *o, struct v1_output *out, struct ck_err *err)
     json_array_foreach (list, i, v)
         good = good && is_type(v);
     if (!good)
-        return ck_fail(err, 400, "bad_field", "field \"output.mime_types\" must be a list of 1 to %d types like \"image/png\" or \"image/*\"",
+        return ck_fail(err, 400, "bad_field",
+                       "field \"output.mime_types\" must be a list of 1 to %d types like \"image/png\" or \"image/*\"",
                        V1_OUTPUT_TYPES_MAX);
     out->mime_types = json_incref(list);
     return 0;
@@ -49,7 +50,8 @@ int v1_output_parse(json_t *o, struct v1_output *out, struct ck_err *err)
         return -1;
     const json_t *max = json_object_get(o, "max_text_bytes");
     if (max && !json_is_null(max) && (out->max_text_bytes < TEXT_MIN || out->max_text_bytes > TEXT_MAX))
-        return ck_fail(err, 400, "bad_field", "field \"output.max_text_bytes\" must be a whole number from %d to %d", TEXT_MIN, TEXT_MAX);
+        return ck_fail(err, 400, "bad_field", "field \"output.max_text_bytes\" must be a whole number from %d to %d",
+                       TEXT_MIN, TEXT_MAX);
     if (types_field(o, out, err))
         return -1;
     out->wanted = out->strip_ansi || out->max_text_bytes || out->mime_types;
@@ -83,7 +85,8 @@ static int stream_member(const struct v1_output *w, json_t *cell, const char *ke
     json_t *truncated = json_object_get(cell, "truncated");
     int64_t gone = text_member(w, cell, key);
     if (gone > 0 && json_is_object(truncated))
-        json_object_set_new(truncated, counter, json_integer((json_int_t)(ck_json_int(truncated, counter, 0, NULL) + gone)));
+        json_object_set_new(truncated, counter,
+                            json_integer((json_int_t)(ck_json_int(truncated, counter, 0, NULL) + gone)));
     return gone < 0 ? -1 : 0;
 }
 
@@ -136,7 +139,8 @@ int v1_output_apply(const struct v1_output *o, struct ck_slice finished, struct 
     CK_CLEAN_JSON json_t *cell = json_loadb((const char *)finished.p, finished.n, JSON_ALLOW_NUL, NULL);
     size_t i;
     json_t *d;
-    if (!json_is_object(cell) || stream_member(o, cell, "stdout", "stdout_bytes") || stream_member(o, cell, "stderr", "stderr_bytes"))
+    if (!json_is_object(cell) || stream_member(o, cell, "stdout", "stdout_bytes") ||
+        stream_member(o, cell, "stderr", "stderr_bytes"))
         return -1;
     json_array_foreach (json_object_get(cell, "displays"), i, d)
         if (bundle(o, json_object_get(d, "data")))

@@ -73,8 +73,8 @@ static void tar_fail(struct v1_tar *t, const struct ck_err *err)
 static void run_tar(struct v1_tar *t)
 {
     const char *script = t->up ? unpack_script : pack_script;
-    json_t *op = json_pack("{s:s,s:[s,s,s,s,s,s],s:s,s:I,s:s}", "op", "command", "argv", "sh", "-c", script, "sh", t->archive,
-                           t->path, "cwd", "/", "timeout_ms", (json_int_t)TAR_MS, "url_prefix", "");
+    json_t *op = json_pack("{s:s,s:[s,s,s,s,s,s],s:s,s:I,s:s}", "op", "command", "argv", "sh", "-c", script, "sh",
+                           t->archive, t->path, "cwd", "/", "timeout_ms", (json_int_t)TAR_MS, "url_prefix", "");
     t->made = true;
     v1_deadline_arm_after(t->deadline, TAR_MS + session_wait_ms(t->s));
     bridge_link_op(t->link, op, NULL, 0, &t->command_rid);
@@ -90,13 +90,15 @@ static bool said(const struct v1_tar *t, const char *text)
 // Its first complaint, without the name of the program.
 static void first_line(const struct v1_tar *t, char *out, size_t room)
 {
-    const uint8_t *p = t->said.p, *end = p ? memchr(p, '\n', t->said.n) : NULL;
-    size_t n = end ? (size_t)(end - p) : t->said.n;
+    const uint8_t *p = t->said.n ? t->said.p : (const uint8_t *)"tar failed without saying why";
+    size_t n = t->said.n ? t->said.n : strlen((const char *)p);
+    const uint8_t *end = memchr(p, '\n', n);
+    n = end ? (size_t)(end - p) : n;
     if (n > 5 && !memcmp(p, "tar: ", 5)) {
         p += 5;
         n -= 5;
     }
-    snprintf(out, room, "%.*s", (int)(n < room ? n : room - 1), n ? (const char *)p : "tar failed without saying why");
+    snprintf(out, room, "%.*s", (int)(n < room ? n : room - 1), (const char *)p);
     size_t bad;
     while (!ck_utf8_valid(out, strlen(out), &bad))
         out[bad] = '?';
@@ -113,7 +115,8 @@ static int outcome(const struct v1_tar *t, int64_t code, bool timed_out, struct 
     if (said(t, "No space left"))
         return ck_fail(err, 507, "disk_full", "the session's disk is full: %s", line);
     if (code == EXIT_OUTSIDE)
-        return ck_fail(err, 403, "path_outside", "a name in the archive is absolute or has \"..\": nothing was unpacked");
+        return ck_fail(err, 403, "path_outside",
+                       "a name in the archive is absolute or has \"..\": nothing was unpacked");
     if (code == EXIT_NO_FOLDER)
         return ck_fail(err, 409, "not_a_folder", "the archive can be unpacked into a folder only: %s", line);
     if (said(t, "Permission denied"))
@@ -227,7 +230,8 @@ static void on_data(struct http_req *r, void *user, struct ck_slice piece)
 {
     struct v1_tar *t = user;
     struct ck_err err = CK_ERR_INIT;
-    int rc = bridge_link_op(t->link, json_pack("{s:s,s:I}", "op", "data", "rid", (json_int_t)t->file_rid), &piece, 1, NULL);
+    int rc =
+        bridge_link_op(t->link, json_pack("{s:s,s:I}", "op", "data", "rid", (json_int_t)t->file_rid), &piece, 1, NULL);
     if (rc < 0) {
         ck_fail(&err, 503, "no_memory", "the gateway is out of memory: try again");
         tar_fail(t, &err);
@@ -291,7 +295,8 @@ static void on_close(struct bridge_link *l, void *user, const struct ck_err *err
     tar_fail(t, err);
 }
 
-static const struct bridge_link_events link_events = {.on_frame = on_frame, .on_drain = on_link_drain, .on_close = on_close};
+static const struct bridge_link_events link_events = {
+    .on_frame = on_frame, .on_drain = on_link_drain, .on_close = on_close};
 
 static void expired(void *user, const struct ck_err *err) { tar_fail(user, err); }
 
@@ -320,7 +325,7 @@ static struct v1_tar *tar_new(struct http_req *r, struct session *s, const char 
         snprintf(t->archive, sizeof t->archive, "/var/tmp/.cellkeep-%s", id);
         t->link = session_link_open(s, SESSION_LINK_REQUEST, &link_events, t, &err);
     }
-    if (err.status) {
+    if (!t || err.status) {
         v1_reply_err(r, &err);
         if (t)
             tar_free(t);

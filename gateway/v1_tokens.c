@@ -22,7 +22,10 @@ static void add_row(void *user, const struct store_token *row)
         ck_log(CK_LOG_WARN, "tokens", "token_skipped id=%.36s", row->id);
 }
 
-int tokens_load(struct store *store, struct auth *a, struct ck_err *err) { return store_load_tokens(store, add_row, a, err); }
+int tokens_load(struct store *store, struct auth *a, struct ck_err *err)
+{
+    return store_load_tokens(store, add_row, a, err);
+}
 
 static bool allowed(struct http_req *r)
 {
@@ -36,7 +39,8 @@ static json_t *model(const struct auth_token *t)
 {
     char created[CK_ISO8601_MAX];
     ck_iso8601_us(t->created_us, created);
-    return json_pack("{s:s,s:s,s:s,s:i}", "id", t->id, "name", t->name, "created_at", created, "max_sessions", t->max_sessions);
+    return json_pack("{s:s,s:s,s:s,s:i}", "id", t->id, "name", t->name, "created_at", created, "max_sessions",
+                     t->max_sessions);
 }
 
 // A token that is on its way to the disk: only then it counts, and is told.
@@ -82,7 +86,8 @@ static int body_of(struct http_req *r, const char **name, int *max_sessions, str
     if (strlen(*name) > V1_NAME_FIELD_MAX)
         return ck_fail(err, 400, "bad_field", "field \"name\" may have at most %d bytes", V1_NAME_FIELD_MAX);
     if (max < 0 || max > MAX_SESSIONS_MAX)
-        return ck_fail(err, 400, "bad_field", "field \"max_sessions\" must be a whole number from 0 (no limit) to %d", MAX_SESSIONS_MAX);
+        return ck_fail(err, 400, "bad_field", "field \"max_sessions\" must be a whole number from 0 (no limit) to %d",
+                       MAX_SESSIONS_MAX);
     *max_sessions = (int)max;
     return 0;
 }
@@ -98,7 +103,7 @@ void v1_tokens_create(struct http_req *r)
     int max = 0;
     if (!body_of(r, &name, &max, &err) && (!(m = calloc(1, sizeof *m)) || !(m->name = strdup(name))))
         ck_fail(&err, 503, "no_memory", "the gateway is out of memory: try again");
-    if (err.status) {
+    if (!m || err.status) {
         free(m);
         http_reply_err(r, &err);
         return;

@@ -51,7 +51,8 @@ static void text(struct ck_slice s)
 {
     struct ck_buf b = CK_BUF_INIT;
     bool valid = ck_utf8_valid(s.p, s.n, NULL);
-    if (text_cut_middle((const char *)s.p, s.n, 64, &b) < 0 || b.n > 64 + 64 || (valid && !ck_utf8_valid(b.p, b.n, NULL)))
+    if (text_cut_middle((const char *)s.p, s.n, 64, &b) < 0 || b.n > 64 + 64 ||
+        (valid && !ck_utf8_valid(b.p, b.n, NULL)))
         abort();
     size_t n = text_plain((char *)b.p, b.n), again = n;
     if (n > b.n || (valid && !ck_utf8_valid(b.p, n, NULL)))
