@@ -39,6 +39,36 @@ async function run(code, options = {}) {
   return { reply, messages, of, stdout: text('stdout'), stderr: text('stderr') };
 }
 
+// What the library asks at a new connection (kernel_info) a notebook server in gateway mode can lose before it
+// reaches the gateway: a message that comes before the server has begun its own connection waits for the Future
+// of GatewayWebSocketClient.__init__, which _connect() replaces a turn of the loop later and nothing resolves
+// (jupyter_server/gateway/handlers.py, and notebook's). That happens at up to every fifth connection. The library
+// asks once; a person reloads the page. So do we here, a few times, but only behind such a server.
+async function reloading(kernel, ms, attempt) {
+  for (let n = 0; front && n < 9; n++) {
+    try {
+      return await attempt(1000);
+    } catch {
+      await within(5000, 'reconnection', kernel.reconnect()).catch(() => {});
+    }
+  }
+  return attempt(ms);
+}
+
+// The next time that its connection is made.
+function reconnected(kernel) {
+  return new Promise(resolve => {
+    const listen = (_, status) => {
+      if (status !== 'connected') return;
+      kernel.connectionStatusChanged.disconnect(listen);
+      resolve();
+    };
+    kernel.connectionStatusChanged.connect(listen);
+  });
+}
+
+const informed = (kernel, what) => reloading(kernel, 15000, ms => within(ms, what, kernel.info));
+
 const value = r => r.of('execute_result')[0].content.data['text/plain'];
 
 const start = [
@@ -56,7 +86,7 @@ const start = [
       path: state.path, type: 'notebook', name: 'one.ipynb', kernel: { name: 'python3' }
     }));
     state.kernel = state.session.kernel;
-    const info = await within(15000, 'kernel_info_reply', state.kernel.info);
+    const info = await informed(state.kernel, 'kernel_info_reply');
     check(name, info.status === 'ok' && info.language_info.name === 'python', info.implementation);
   }],
   ['the subprotocol is negotiated', async name => {
@@ -168,9 +198,9 @@ const control = [
     const future = state.kernel.requestExecute({ code: 'import time\nfor i in range(20):\n  print(i, flush=True); time.sleep(.15)' });
     for (let i = 0; i < 3; i++) {
       await sleep(800);
+      const back = reconnected(state.kernel);
       state.kernel._ws.terminate();
-      await until(3000, 'the drop', () => state.kernel.connectionStatus !== 'connected').catch(() => {});
-      await until(5000, 'reconnection', () => state.kernel.connectionStatus === 'connected');
+      await within(15000, 'reconnection', back);
     }
     await within(15000, 'the end of the cell', future.done);
     state.kernel.anyMessage.disconnect(listen);
@@ -195,7 +225,7 @@ const control = [
   }],
   ['two clients see the output, each its own replies', async name => {
     const other = state.kernels.connectTo({ model: { id: state.kernel.id, name: 'python3' } });
-    await within(15000, 'second client', other.info);
+    await informed(other, 'second client');
     const seen = [];
     const foreign = [];
     other.anyMessage.connect((_, a) => {
@@ -224,7 +254,7 @@ const endings = [
     await run('kept = 1');
     const id = state.kernel.id;
     await within(60000, 'restart', state.kernel.restart());
-    await within(15000, 'kernel_info_reply', state.kernel.info);
+    await informed(state.kernel, 'kernel_info_reply');
     check(name, value(await run('"kept" in globals()')) === 'False' && state.kernel.id === id);
   }],
   ['a crash shows as autorestarting and the next cell works', async name => {
@@ -234,7 +264,8 @@ const endings = [
     state.kernel.requestExecute({ code: 'import os; os._exit(1)' }).done.catch(() => {});
     await until(30000, 'autorestarting', () => seen.includes('autorestarting'));
     check(name, true, seen.join(' '));
-    await until(30000, 'idle again', () => seen.lastIndexOf('idle') > seen.indexOf('autorestarting') && state.kernel.connectionStatus === 'connected');
+    const settled = () => seen.lastIndexOf('idle') > seen.indexOf('autorestarting') && state.kernel.connectionStatus === 'connected';
+    await reloading(state.kernel, 30000, ms => until(ms, 'idle again', settled));
     check('the cell after a crash works', value(await run('1+1', { ms: 30000 })) === '2', seen.join(' '));
     state.kernel.statusChanged.disconnect(listen);
   }],
@@ -249,7 +280,7 @@ const endings = [
     const old = state.session.kernel.id;
     await within(60000, 'change of kernel', state.session.changeKernel({ name: 'python3' }));
     state.kernel = state.session.kernel;
-    await within(15000, 'kernel_info_reply', state.kernel.info);
+    await informed(state.kernel, 'kernel_info_reply');
     await sleep(500);
     const running = (await KernelAPI.listRunning(serverSettings)).filter(Boolean).map(m => m.id);
     check(name, state.kernel.id !== old && !running.includes(old) && running.includes(state.kernel.id));
