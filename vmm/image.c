@@ -16,7 +16,8 @@
 #define IMAGE_JSON_MAX (256 * 1024)
 #define IMAGES_MAX 4096
 
-static int need_file(const char *dir, const char *name, uint64_t *bytes, struct ck_err *err)
+// sizes: what image.json says. A file that was cut short would only be noticed by a guest, much later.
+static int need_file(const char *dir, const json_t *sizes, const char *name, uint64_t *bytes, struct ck_err *err)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -24,12 +25,17 @@ static int need_file(const char *dir, const char *name, uint64_t *bytes, struct 
         return -1;
     if (stat(path, &st) || !S_ISREG(st.st_mode) || st.st_size == 0 || access(path, R_OK))
         return ck_fail(err, 500, "bad_image", "the guest image lacks a readable %s: run `cellkeep image build`", path);
+    int64_t want = ck_json_int(sizes, name, 0, NULL);
+    if (st.st_size != want)
+        return ck_fail(err, 500, "bad_image", "the guest image is damaged: %s has %lld bytes instead of %lld; run `cellkeep image build`",
+                       path, (long long)st.st_size, (long long)want);
     if (bytes)
         *bytes = (uint64_t)st.st_size;
     return 0;
 }
 
-static int check_json(const char *path, struct ck_err *err)
+// *sizes (owned by the caller, when 0 is returned): the files' names to their bytes.
+static int read_json(const char *path, json_t **sizes, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     struct ck_err inner = CK_ERR_INIT;
@@ -40,11 +46,13 @@ static int check_json(const char *path, struct ck_err *err)
         return ck_fail(err, 500, "bad_image", "%s is damaged (%s): run `cellkeep image build`", path, inner.text);
     const char *magic = ck_json_str(j, "magic", "", NULL);
     int64_t version = ck_json_int(j, "version", 0, NULL);
-    if (strcmp(magic, "cellkeep-image") || version != 1)
+    json_t *s = json_object_get(j, "sizes");
+    if (strcmp(magic, "cellkeep-image") || version != CK_IMAGE_VERSION || !json_is_object(s))
         return ck_fail(err, 500, "bad_image",
-                       "%s has magic \"%.32s\" version %lld, this cellkeep reads \"cellkeep-image\" version 1: run "
+                       "%s has magic \"%.32s\" version %lld%s, this cellkeep reads \"cellkeep-image\" version %d: run "
                        "`cellkeep image build`",
-                       path, magic, (long long)version);
+                       path, magic, (long long)version, s ? "" : " without sizes", CK_IMAGE_VERSION);
+    *sizes = json_incref(s);
     return 0;
 }
 
@@ -70,8 +78,9 @@ int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err)
     if (stat(path, &st))
         return ck_fail_errno(err, errno, 500, "bad_image", "the guest image is not complete (%s), run `cellkeep image build`", path);
     out->built_s = st.st_mtime;
-    if (check_json(path, err) || need_file(out->dir, "root.erofs", &out->root_bytes, err) ||
-        need_file(out->dir, "vmlinuz", NULL, err) || need_file(out->dir, "initrd", NULL, err))
+    CK_CLEAN_JSON json_t *sizes = NULL;
+    if (read_json(path, &sizes, err) || need_file(out->dir, sizes, "root.erofs", &out->root_bytes, err) ||
+        need_file(out->dir, sizes, "vmlinuz", NULL, err) || need_file(out->dir, sizes, "initrd", NULL, err))
         return -1;
     return 0;
 }

@@ -4,6 +4,8 @@
 #include "common/ck_error.h"
 #include "vmm/template.h"
 
+#define CK_IMAGE_VERSION 2 // since 2, image.json has the sizes of the files beside it
+
 struct ck_image {
     char dir[PATH_MAX]; // absolute
     char hash[CK_HASH_MAX];
@@ -11,7 +13,7 @@ struct ck_image {
     int64_t built_s; // wall clock, seconds
 };
 
-// Checks one folder: image.json is what it should be and its files are there. "bad_image" with what to do.
+// Checks one folder: image.json is what it should be and its files are there, in the size that it says. "bad_image" with what to do.
 int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err);
 // The image last built (or confirmed by `image build`) in cache_dir; "no_image" with what to do when there is none.
 int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *err);

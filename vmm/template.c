@@ -38,10 +38,11 @@ int ck_template_write_json(const struct ck_template *t, const char *dir, struct 
     char path[PATH_MAX];
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     CK_CLEAN_JSON json_t *j = json_pack(
-        "{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "magic", MAGIC, "version",
+        "{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "magic", MAGIC, "version",
         CK_TEMPLATE_VERSION, "layout", CK_VM_LAYOUT_VERSION, "dir", t->dir, "image", t->image, "qemu", t->qemu,
         "qemu_path", t->qemu_path, "accel", ck_vm_accel_name(t->accel), "cpu", t->cpu, "memory_mb", (int)t->memory_mb,
-        "state_bytes", (json_int_t)t->state_bytes, "tsc_khz", (json_int_t)t->tsc_khz, "created_us",
+        "state_bytes", (json_int_t)t->state_bytes, "disk_file_bytes", (json_int_t)t->disk_file_bytes, "blank_file_bytes",
+        (json_int_t)t->blank_file_bytes, "tsc_khz", (json_int_t)t->tsc_khz, "created_us",
         (json_int_t)t->created_us);
     if (!j || ck_json_dump(j, &b) || ck_buf_add_str(&b, "\n") || ck_path(path, sizeof path, err, "%s/template.json", dir))
         return ck_fail(err, 500, "no_memory", "cannot write template.json");
@@ -75,14 +76,17 @@ int ck_template_parse_json(const void *p, size_t n, struct ck_template *t, struc
         take_text(j, "accel", accel, sizeof accel, err) || take_text(j, "dir", dir, sizeof dir, err))
         return -1;
     int64_t memory = ck_json_int(j, "memory_mb", 0, NULL), state = ck_json_int(j, "state_bytes", 0, NULL);
-    int64_t khz = ck_json_int(j, "tsc_khz", 0, NULL);
+    int64_t khz = ck_json_int(j, "tsc_khz", 0, NULL), disk = ck_json_int(j, "disk_file_bytes", 0, NULL);
+    int64_t blank = ck_json_int(j, "blank_file_bytes", 0, NULL);
     if (!ck_vm_accel_from_name(accel, &t->accel) || memory < CK_MEMORY_MB_MIN || memory > CK_MEMORY_MB_MAX || state <= 0 ||
-        khz < 0 || khz > UINT32_MAX || strspn(t->image, "0123456789abcdef") != strlen(t->image))
+        disk <= 0 || blank <= 0 || khz < 0 || khz > UINT32_MAX || strspn(t->image, "0123456789abcdef") != strlen(t->image))
         return ck_fail(err, 500, "bad_template", "template.json has a field out of range");
     if (strcmp(dir, t->dir)) // blank.qcow2 names its backing file by absolute path
         return ck_fail(err, 500, "bad_template", "it was built in another place (%.200s)", dir);
     t->memory_mb = (unsigned)memory;
     t->state_bytes = (uint64_t)state;
+    t->disk_file_bytes = (uint64_t)disk;
+    t->blank_file_bytes = (uint64_t)blank;
     t->tsc_khz = (uint32_t)khz;
     t->created_us = ck_json_int(j, "created_us", 0, NULL);
     return 0;
@@ -102,10 +106,10 @@ static int need_file(const char *dir, const char *name, uint64_t bytes, struct c
     return 0;
 }
 
-static int need_qcow2(const char *dir, const char *name, struct ck_err *err)
+static int need_qcow2(const char *dir, const char *name, uint64_t bytes, struct ck_err *err)
 {
     char path[PATH_MAX], magic[4];
-    if (need_file(dir, name, 0, err) || ck_path(path, sizeof path, err, "%s/%s", dir, name))
+    if (need_file(dir, name, bytes, err) || ck_path(path, sizeof path, err, "%s/%s", dir, name))
         return -1;
     CK_CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || read(fd, magic, 4) != 4 || memcmp(magic, "QFI\xfb", 4))
@@ -119,8 +123,8 @@ static int load(struct ck_template *t, const char *image_dir, struct ck_err *err
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     if (ck_path(path, sizeof path, err, "%s/template.json", t->dir) || ck_read_file(path, JSON_MAX, &b, err) ||
         ck_template_parse_json(b.p, b.n, t, err) || need_file(t->dir, "ram", ck_template_ram_bytes(t), err) ||
-        need_file(t->dir, "state", t->state_bytes, err) || need_qcow2(t->dir, "disk.qcow2", err) ||
-        need_qcow2(t->dir, "blank.qcow2", err))
+        need_file(t->dir, "state", t->state_bytes, err) || need_qcow2(t->dir, "disk.qcow2", t->disk_file_bytes, err) ||
+        need_qcow2(t->dir, "blank.qcow2", t->blank_file_bytes, err))
         return -1;
     int rc = image_dir ? ck_path(path, sizeof path, err, "%s", image_dir)
                        : ck_path(path, sizeof path, err, "%s/../../images/%s", t->dir, t->image);

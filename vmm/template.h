@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define CK_HASH_MAX 65
-#define CK_TEMPLATE_VERSION 1
+#define CK_TEMPLATE_VERSION 2 // since 2, template.json has the sizes of the two disks
 #define CK_MEMORY_MB_DEFAULT 512
 #define CK_MEMORY_MB_MIN 384 // with less, nothing is left for cells: the guest itself needs about 270
 #define CK_MEMORY_MB_MAX 32768
@@ -24,6 +24,7 @@ struct ck_template {
     enum ck_vm_accel accel;
     unsigned memory_mb;
     uint64_t state_bytes;
+    uint64_t disk_file_bytes, blank_file_bytes; // of disk.qcow2 and blank.qcow2, neither of which changes any more
     uint32_t tsc_khz;         // of the host that built it; 0 = does not matter (KVM)
     int64_t created_us;       // wall clock
 };

@@ -189,7 +189,9 @@ static int fill(struct job *j, struct ck_err *err)
     if (boot(j, err))
         return -1;
     if (ck_disk_punch_zeroes(ram, &kept, err) || ck_disk_make_blank(j->tmp, backing, j->disk_bytes, err) ||
-        check_interrupted(err) || file_size(j->tmp, "state", &j->t.state_bytes, err) || seal_files(j, err))
+        check_interrupted(err) || file_size(j->tmp, "state", &j->t.state_bytes, err) ||
+        file_size(j->tmp, "disk.qcow2", &j->t.disk_file_bytes, err) ||
+        file_size(j->tmp, "blank.qcow2", &j->t.blank_file_bytes, err) || seal_files(j, err))
         return -1;
     j->t.tsc_khz = j->t.accel == CK_ACCEL_TCG ? j->tsc_khz : 0;
     j->t.created_us = ck_wall_us();

@@ -161,15 +161,16 @@ make_image() {
   chmod 755 "$work"
   log=$work.log
   if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" &&
-    ln "$1/root.erofs" "$1/vmlinuz" "$work/"; } 2>"$log"; then
+    ln "$1/root.erofs" "$work/" && cp "$1/vmlinuz" "$work/"; } 2>"$log"; then
     end_of_log 8000 | tail -n 15 >&2
     die "$(explain)"
   fi
   rm -f "$log"
-  local rest
+  local rest sizes
+  sizes=$(cd "$work" && stat -c '"%n":%s' root.erofs vmlinuz initrd | paste -sd,)
   rest=$(sed 's/^{//; s/}$//' "$1/rootfs.json")
-  printf '{"magic":"cellkeep-image","version":1,"rootfs":"%s","agent":"%s",%s}\n' \
-    "$(basename "$1")" "$(hash_of "$agent")" "$rest" >"$work/image.json"
+  printf '{"magic":"cellkeep-image","version":%d,"sizes":{%s},"rootfs":"%s","agent":"%s",%s}\n' \
+    "$version" "$sizes" "$(basename "$1")" "$(hash_of "$agent")" "$rest" >"$work/image.json"
   publish "$work" "$2"
 }
 
@@ -178,14 +179,35 @@ make_image() {
 mkdir -p "$cache/rootfs" "$cache/images" 2>/dev/null || die "cannot write below $cache"
 cache=$(cd "$cache" && pwd)
 
+version=2 # of image.json, which vmm/image.h reads
 rootfs_hash=$({ package_list; echo "$suite"; cat "$here/rootfs.sh"; } | sha256sum | cut -c1-32)
-image_hash=$({ echo "$rootfs_hash"; cat "$agent" "$hook"/*.py "$here/initrd.sh"; } | sha256sum | cut -c1-32)
+image_hash=$({ echo "$version $rootfs_hash"; cat "$agent" "$hook"/*.py "$here/initrd.sh"; } | sha256sum | cut -c1-32)
 rootfs=$cache/rootfs/$rootfs_hash image=$cache/images/$image_hash
 
+# size FILE: its bytes, 0 when there is none
+size() {
+  stat -c %s "$1" 2>/dev/null || echo 0
+}
+
+# Every file is as long as image.json says.
 whole() {
-  for file in image.json root.erofs vmlinuz initrd; do
-    [ -f "$image/$file" ] || return 1
+  [ -f "$image/image.json" ] || return 1
+  for file in root.erofs vmlinuz initrd; do
+    grep -qF "\"$file\":$(size "$image/$file")," <<<"$(tr '}' ',' <"$image/image.json")" || return 1
   done
+}
+
+# number OFFSET BYTES FILE: a little-endian number in its superblock
+number() {
+  od -An -tu"$2" -j $((1024 + $1)) -N "$2" "$3" 2>/dev/null | tr -d ' '
+}
+
+# The images' root.erofs is the same file by a hard link, so what cuts one short cuts them all; its
+# superblock knows how many blocks it has.
+rootfs_whole() {
+  local root=$1/root.erofs
+  [ -f "$1/rootfs.json" ] && [ -s "$1/vmlinuz" ] && [ "$(number 0 4 "$root")" = $((0xE0F5E1E2)) ] &&
+    [ "$(size "$root")" -ge $(($(number 36 4 "$root") << $(number 12 1 "$root"))) ]
 }
 
 if ! whole; then
@@ -195,7 +217,7 @@ if ! whole; then
   rm -rf --one-file-system "$cache"/rootfs/tmp.* "$cache"/images/tmp.*
   if ! whole; then
     rm -rf --one-file-system "$image"
-    [ -f "$rootfs/rootfs.json" ] || { rm -rf --one-file-system "$rootfs"; make_rootfs "$rootfs"; }
+    rootfs_whole "$rootfs" || { rm -rf --one-file-system "$rootfs"; make_rootfs "$rootfs"; }
     make_image "$rootfs" "$image"
   fi
 fi

@@ -26,11 +26,12 @@ def make(cache, faults=()):
     d = os.path.join(cache, "images", name)
     if not os.path.exists(os.path.join(d, "image.json")):
         os.makedirs(d, exist_ok=True)
+        sizes = {}
         for part in ("root.erofs", "vmlinuz", "initrd"):
             with open(os.path.join(d, part), "wb") as f:
-                f.write(b"fake " + part.encode())
+                sizes[part] = f.write(b"fake " + part.encode())
         with open(os.path.join(d, "image.json"), "w") as f:
-            json.dump({"magic": "cellkeep-image", "version": 1, "hash": name}, f)
+            json.dump({"magic": "cellkeep-image", "version": 2, "hash": name, "sizes": sizes}, f)
     fake = os.path.join(cache, "fake")
     os.makedirs(fake, exist_ok=True)
     for part in os.listdir(FAKE):

@@ -49,7 +49,9 @@ while :; do
 done
 [ -z "${FAKE_FAILS:-}" ] || { printf '\r\033[K\033[31merror\033[0m: it broke\n' >>"$log"; exit 1; }
 mkdir "$out/modules"
-for f in root.erofs vmlinuz modules/load; do echo "$f" >"$out/$f"; done
+for f in vmlinuz modules/load; do echo "$f" >"$out/$f"; done
+z() { head -c "$1" /dev/zero; }
+{ z 1024; printf '\342\341\365\340'; z 8; printf '\014'; z 23; printf '\1'; z 3035; } >"$out/root.erofs" # a block
 echo '{"kernel_version":"6.1","packages":1,"suite":"x"}' >"$out/rootfs.json"
 """
 
@@ -118,3 +120,32 @@ def test_an_image_that_nobody_used_for_a_week_goes_with_the_next_build(recipe):
     with open(second + "/image.json") as f:
         assert os.listdir(folder + "/cache/rootfs") == [json.load(f)["rootfs"]]
     assert "removed" not in build("agent 2").stderr
+
+
+@pytest.mark.parametrize("file", ["root.erofs", "vmlinuz", "initrd"])
+def test_an_image_with_a_file_that_was_cut_short_is_built_again(recipe, file):
+    folder, build = recipe
+    image = build().stdout.strip()
+    path = os.path.join(image, file)
+    size = os.path.getsize(path)
+    os.truncate(path, 3)
+    doctor = run(binary(), "doctor", "--cache-dir", folder + "/cache")
+    said = [line for line in doctor.stdout.splitlines() + doctor.stderr.splitlines() if "damaged" in line]
+    assert doctor.returncode == 1 and said and file in said[0] and "image build" in said[0], doctor
+    assert build().stdout.strip() == image
+    assert os.path.getsize(path) == size
+    assert os.path.getsize(os.path.join(image, "root.erofs")) == 4096
+
+
+def test_an_image_of_a_version_without_sizes_is_built_again(recipe):
+    folder, build = recipe
+    image = build().stdout.strip()
+    path = os.path.join(image, "image.json")
+    with open(path) as f:
+        old = json.load(f)
+    sizes = old.pop("sizes")
+    with open(path, "w") as f:
+        json.dump({**old, "version": 1}, f)
+    assert build().stdout.strip() == image
+    with open(path) as f:
+        assert json.load(f)["sizes"] == sizes

@@ -80,7 +80,7 @@ def template_dir(f):
     return os.path.join(root, next(d for d in os.listdir(root) if os.path.exists(os.path.join(root, d, "template.json"))))
 
 
-@pytest.mark.parametrize("damage", ["magic", "version", "json", "ram", "state", "disk"])
+@pytest.mark.parametrize("damage", ["magic", "version", "json", "ram", "state", "disk", "cut"])
 def test_a_damaged_template_is_refused_or_rebuilt(fake, damage):
     f = copy_of(fake)
     d = template_dir(f)
@@ -99,6 +99,9 @@ def test_a_damaged_template_is_refused_or_rebuilt(fake, damage):
             out.write('{"magic": "cellkeep-te')
     if damage in ("ram", "state"):
         os.truncate(os.path.join(d, damage), 100)
+    if damage == "cut":
+        disk = os.path.join(d, "disk.qcow2")
+        os.truncate(disk, os.path.getsize(disk) - 1)
     if damage == "disk":
         with open(os.path.join(d, "disk.qcow2"), "wb") as out:
             out.write(b"not a disk")
@@ -115,6 +118,16 @@ def test_a_damaged_template_is_refused_or_rebuilt(fake, damage):
             gw.end()
     finally:
         shutil.rmtree(f.cache)
+
+
+@pytest.mark.parametrize("file", ["root.erofs", "vmlinuz", "initrd"])
+def test_an_image_that_was_cut_short_is_refused_with_what_to_do(fake, file):
+    f = copy_of(fake)
+    images = os.path.join(f.cache, "images")
+    os.truncate(os.path.join(images, os.listdir(images)[0], file), 3)
+    said = fails(*f.options())
+    assert file in said and "3 bytes" in said and "image build" in said
+    shutil.rmtree(f.cache)
 
 
 def test_an_unreadable_image_is_refused(fake):

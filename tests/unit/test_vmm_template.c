@@ -38,7 +38,7 @@ static void put(const char *name, const char *text) { assert_int_equal(ck_write_
 static struct ck_template whole(void)
 {
     struct ck_template t = {.hash = HASH, .image = IMAGE, .qemu = "7.2.22 (Debian)", .qemu_path = "/usr/bin/qemu-system-x86_64",
-                            .cpu = "max", .accel = CK_ACCEL_TCG, .memory_mb = 512, .state_bytes = 5, .tsc_khz = 2600000,
+                            .cpu = "max", .accel = CK_ACCEL_TCG, .memory_mb = 512, .state_bytes = 5, .disk_file_bytes = 7, .blank_file_bytes = 7, .tsc_khz = 2600000,
                             .created_us = 1};
     snprintf(t.dir, sizeof t.dir, "%s", at("templates/" HASH));
     return t;
@@ -54,7 +54,7 @@ static int setup(void **state)
     put("images/" IMAGE "/root.erofs", "x");
     put("images/" IMAGE "/vmlinuz", "x");
     put("images/" IMAGE "/initrd", "x");
-    put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":1}");
+    put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":2,\"sizes\":{\"root.erofs\":1,\"vmlinuz\":1,\"initrd\":1}}");
     put("templates/" HASH "/ram", "x");
     assert_int_equal(truncate(at("templates/" HASH "/ram"), 512 << 20), 0);
     put("templates/" HASH "/state", "state");
@@ -135,10 +135,46 @@ static void a_truncated_memory_or_state_is_refused(void **state)
     refused("state has 4 bytes instead of 5");
 }
 
+static void a_disk_of_another_size_is_refused(void **state)
+{
+    (void)state;
+    put("templates/" HASH "/disk.qcow2", "QFI\xfb");
+    refused("disk.qcow2 has 4 bytes instead of 7");
+    put("templates/" HASH "/disk.qcow2", "QFI\xfb...");
+    put("templates/" HASH "/blank.qcow2", "QFI\xfb....");
+    refused("blank.qcow2 has 8 bytes instead of 7");
+}
+
+static void image_file_changed(const char *name)
+{
+    struct ck_image im;
+    struct ck_err e = CK_ERR_INIT;
+    put(name, "xx");
+    assert_true(ck_image_find(cache, &im, &e) < 0);
+    assert_string_equal(e.reason, "bad_image");
+    assert_non_null(strstr(e.text, "has 2 bytes instead of 1"));
+    assert_non_null(strstr(e.text, "cellkeep image build"));
+    put(name, "x");
+}
+
+static void an_image_with_a_file_of_another_size_is_refused(void **state)
+{
+    (void)state;
+    struct ck_image im;
+    struct ck_err e = CK_ERR_INIT;
+    image_file_changed("images/" IMAGE "/root.erofs");
+    image_file_changed("images/" IMAGE "/vmlinuz");
+    image_file_changed("images/" IMAGE "/initrd");
+    assert_int_equal(ck_image_find(cache, &im, NULL), 0);
+    put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":2}");
+    assert_true(ck_image_find(cache, &im, &e) < 0);
+    assert_non_null(strstr(e.text, "without sizes"));
+}
+
 static void missing_and_foreign_files_are_refused(void **state)
 {
     (void)state;
-    put("templates/" HASH "/blank.qcow2", "not a disk");
+    put("templates/" HASH "/blank.qcow2", "no disk");
     refused("blank.qcow2 is not a qcow2");
     unlink(at("templates/" HASH "/blank.qcow2"));
     refused("no blank.qcow2");
@@ -255,7 +291,7 @@ static void the_newest_whole_image_is_found_and_half_made_ones_are_not(void **st
     assert_int_equal(ck_mkdirs(at("images/tmp.Xyz"), 0755, NULL), 0);
     assert_int_equal(ck_image_find(cache, &im, NULL), 0);
     assert_string_equal(im.hash, IMAGE);
-    put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":2}");
+    put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":1}");
     assert_true(ck_image_find(cache, &im, &e) < 0);
     assert_string_equal(e.reason, "bad_image");
     assert_non_null(strstr(e.text, "cellkeep image build"));
@@ -270,6 +306,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_wrong_magic_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(another_version_or_layout_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_truncated_memory_or_state_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_disk_of_another_size_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_image_with_a_file_of_another_size_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_and_foreign_files_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_template_that_was_moved_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_fields_are_refused, setup, teardown),
