@@ -11,6 +11,7 @@
 
 #define POLITE_MS 1500 // for a kernel that is asked to shut down
 #define ATTEMPTS_MAX 3
+#define CODE_LEFT 79 // the kernel was told to leave by its own code and began nothing after (PROTOCOL.md section 1)
 
 static void start_kernel(struct bridge *b);
 
@@ -120,11 +121,22 @@ static void say_how(const json_t *push, const char *more, char *out, size_t room
         snprintf(out, room, "the kernel process exited with code %lld%s", (long long)code, more);
 }
 
+// A cell before told the kernel to end, and this one came too late: the next kernel gets it, once.
+static bool goes_on_elsewhere(struct trk_cell *c, const json_t *push)
+{
+    if (c->phase != TRK_SENT || c->resent || end_begun(&c->ending) || ck_json_int(push, "signal", 0, NULL) ||
+        ck_json_int(push, "code", -1, NULL) != CODE_LEFT)
+        return false;
+    c->resent = true;
+    return true;
+}
+
 // The kernel is gone, and with it the cell that it had. One that it had only just been given may have
-// run in part without a sign of it having come through, so it is not given to another kernel.
+// run in part without a sign of it having come through, so it is not given to another kernel, unless
+// the kernel's exit code says that it was not begun.
 static void decide_running_cell(struct bridge *b, const json_t *push)
 {
-    const struct trk_cell *c = trk_active(b->trk);
+    struct trk_cell *c = trk_active(b->trk);
     char detail[320];
     bool begun = c && c->phase != TRK_SENT;
     if (!c || b->closing.decided)
@@ -137,6 +149,8 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
         br_cell_decide(b, begun ? CELL_INTERRUPTED : CELL_CANCELLED, "restart",
                        begun ? "the kernel was restarted while the cell ran"
                              : "the kernel was restarted when it had just been given the cell");
+    } else if (goes_on_elsewhere(c, push)) {
+        ck_log(CK_LOG_INFO, "bridge", "cell_resent id=%s", c->id);
     } else if (end_begun(&c->ending)) {
         br_ending_detail(c, detail, sizeof detail);
         br_cell_decide(b, trk_status(c), end_rung_name(c->ending.rung), detail);

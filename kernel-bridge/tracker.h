@@ -43,6 +43,7 @@ struct trk_cell {
     bool idle, wants_input, cancelled, interrupted;
     bool interrupt_early;      // the interrupt was asked for before the kernel had said that the cell began
     unsigned aborts;
+    bool resent;               // given to a second kernel, because the first one left without beginning it
     int64_t half_ms;           // when the first of reply and idle came, 0 = neither yet
     struct ending ending;
     struct cout out;

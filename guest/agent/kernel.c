@@ -31,7 +31,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define START_DEADLINE_MS 55000
+#define START_DEADLINE_MS 110000 // the bridge waits 120 s, and wants to hear why not
 #define TEMPLATE_DEADLINE_MS 240000
 #define EMPTY_LOOK_MS 30
 #define FORK_TRIES 3

@@ -1,4 +1,4 @@
-"""The kernel of a cellkeep guest: ipykernel with seven changes.
+"""The kernel of a cellkeep guest: ipykernel with nine changes.
 
 * It can be *personalised*: a control request gives a clone its own key, identity and randomness.
 * It survives being restored from a snapshot: what it published into the connection that is no more is
@@ -11,6 +11,9 @@
   decoded across chunk borders, and does not get lost when it is not UTF-8.
 * What a thread prints belongs to the last cell, and not to the last question of a client (a completion,
   say), where nobody looks for it.
+* An interrupt reaches a cell that awaits at once, and not when what it awaits comes.
+* A kernel that was told to leave (`exit`, `quit`, a stopped loop) begins nothing any more, and says so
+  with its exit code: what it had been given meanwhile can be given to the next one.
 * History lives in memory; no connection file is written; completion does without jedi.
 
 Runs as the guest's user. Holds no secret but the kernel's own message key.
@@ -18,10 +21,12 @@ Runs as the guest's user. Holds no secret but the kernel's own message key.
 
 import codecs
 import collections
+import contextlib
 import os
 import queue
 import random
 import select
+import signal
 import sys
 import threading
 import time
@@ -47,6 +52,7 @@ RECENT_MAX = 8 * 1024 * 1024  # bytes of published messages that are kept for a 
 RECENT_MESSAGES = 512
 NEW_HOST_SECONDS = 20  # until the host that restored this kernel must listen
 DELIMITER = b"<IDS|MSG>"
+LEFT = 79  # exit code of a kernel that ended between two cells; PROTOCOL.md section 1
 RUNS_CODE = {"execute_request", "comm_open", "comm_msg", "comm_close", "apply_request"}
 
 
@@ -402,6 +408,7 @@ class Kernel(IPythonKernel):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
+        self._serving = 0  # messages of the shell channel that have begun and not ended
         self.control_handlers["cellkeep_personalise"] = self.cellkeep_personalise
 
     def set_parent(self, ident, parent, channel="shell"):
@@ -410,6 +417,41 @@ class Kernel(IPythonKernel):
             super().set_parent(ident, parent, channel)
         else:
             super(IPythonKernel, self).set_parent(ident, parent, channel)
+
+    def left_between_cells(self):
+        return not self._serving
+
+    async def dispatch_shell(self, msg):
+        """A kernel that leaves goes on for a moment, a tenth of a second after `exit`: what began then would be cut off,
+        or would run among variables that are lost right after it."""
+        if self.shell.exit_now or getattr(self.io_loop.asyncio_loop, "_stopping", False):
+            return
+        self._serving += 1
+        try:
+            await super().dispatch_shell(msg)
+        finally:
+            self._serving -= 1
+
+    @contextlib.contextmanager
+    def _cancel_on_sigint(self, future):
+        """For a cell with `await` in it. ipykernel's own cancels from within the signal's handler, which does not wake
+        the loop that waits, and has no effect on code that does not come back to the loop."""
+        loop, user = future.get_loop(), self.shell.user_global_ns
+        run_code = type(self.shell).run_code.__code__
+
+        def interrupt(_, frame):
+            inner = None
+            while frame is not None and frame.f_code is not run_code:
+                inner, frame = frame, frame.f_back
+            if frame is not None and inner is not None and inner.f_globals is user:
+                raise KeyboardInterrupt  # into the cell, whose errors IPython catches; anywhere else it ends the loop
+            loop.call_soon_threadsafe(future.cancel)  # never before the cell's first step: that was scheduled earlier
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     async def _flush_control_queue(self):
         """ipykernel asks the control thread for a sign of life before every shell message; its answer was never
@@ -499,6 +541,7 @@ class KernelApp(IPKernelApp):
         self.iopub_thread.hasty.add(self.control_thread.ident)
 
     def start_and_tell(self, ready):
+        """Returns the code to exit with."""
         self.kernel.start()
         self.io_loop = ioloop.IOLoop.current()
         self.io_loop.add_callback(ready)
@@ -506,6 +549,7 @@ class KernelApp(IPKernelApp):
             self.io_loop.start()
         except KeyboardInterrupt:
             pass
+        return LEFT if self.kernel.left_between_cells() else 0
 
 
 def make_app(key):

@@ -27,6 +27,7 @@ LINK_FD = 3
 MESSAGE_MAX = 256 * 1024
 HOME = "/home/user"
 UID = GID = 1000
+LEAVE_SECONDS = 5  # for the threads and exit handlers of a kernel that ends by itself
 
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # else debugpy warns about frozen modules
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
@@ -269,21 +270,23 @@ def run_kernel(request, status):
         status.close()
 
     request.clear()
-    app.start_and_tell(ready)
-    end()
+    end(app.start_and_tell(ready))
 
 
-def end():
+def end(code):
     """Ends as Python would, but for taking the interpreter apart: that touches every page shared with the zygote,
-    which costs seconds and a hundred megabytes."""
+    which costs seconds and a hundred megabytes. The user's threads may finish, but not keep the next kernel waiting."""
     import atexit
     import threading
 
+    late = threading.Timer(LEAVE_SECONDS, os._exit, (code,))
+    late.daemon = True
+    late.start()
     try:
         threading._shutdown()
         atexit._run_exitfuncs()
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 # --- exercise -----------------------------------------------------------------------------------------

@@ -405,6 +405,23 @@ def test_a_cell_whose_kernel_dies_before_a_sign_of_it_runs_once(api, session, ra
     assert [a["change"] for a in starts] == ["created"], starts
 
 
+def test_a_cell_that_a_leaving_kernel_did_not_begin_runs_on_the_next_one(api, session):
+    pid = api.cell(session, "pid")["stdout"]
+    assert api.cell(session, "leave")["status"] == "ok"
+    c = api.cell(session, "touch:once.txt:1\npid", timeout=60)
+    assert c["status"] == "ok" and c["stdout"] != pid, c
+    assert [a["change"] for a in c["artifacts"]] == ["created"], c
+    assert api.cell(session, "print:x")["status"] == "ok"
+
+
+def test_only_the_exit_code_of_leaving_gives_a_cell_to_another_kernel(api, session):
+    assert api.cell(session, "leave:0")["status"] == "ok"
+    c = api.cell(session, "print:x", timeout=60)
+    assert c["status"] == "kernel_died" and "code 0" in c["detail"], c
+    c = api.cell(session, "print:begun\nexit:79", timeout=60)
+    assert c["status"] == "kernel_died" and c["stdout"] == "begun\n", c
+
+
 @pytest.mark.parametrize("race", ["lag:300", "print:no race"])
 def test_a_restart_answers_with_the_session_as_it_is_afterwards(api, session, race):
     api.cell(session, race)

@@ -42,6 +42,51 @@ def test_an_interrupt_is_interrupted(api, session):
     assert api.cell(session, "print(kept)")["stdout"] == "1\n"
 
 
+AWAITING = ["import asyncio\nawait asyncio.sleep(600)",
+            "import asyncio\nasync def f():\n    await asyncio.gather(asyncio.sleep(600), asyncio.sleep(500))\nawait f()",
+            "import asyncio\nawait asyncio.sleep(0)\nwhile True: pass",
+            "import asyncio\nawait asyncio.get_running_loop().create_future()"]
+
+
+@pytest.mark.parametrize("code", AWAITING)
+def test_a_cell_that_awaits_is_timed_out_with_its_state_kept(api, session, code):
+    api.cell(session, "kept = 42")
+    c = api.cell(session, code, timeout_s=2)
+    assert c["status"] == "timeout" and c["exit_code"] == 124, c
+    then = api.cell(session, "import asyncio\nawait asyncio.sleep(0.01)\nprint(kept)", timeout=60)
+    assert then["stdout"] == "42\n", then
+
+
+@pytest.mark.parametrize("code", AWAITING)
+def test_an_interrupt_reaches_a_cell_that_awaits(api, session, code):
+    api.cell(session, "kept = 1")
+    out = {}
+    t = threading.Thread(target=lambda: out.update(api.cell(session, "print('begun', flush=True)\n" + code)))
+    t.start()
+    wait_for("busy", 30, lambda: api.session(session)["state"] == "busy")
+    time.sleep(1)
+    assert api.post("/v1/sessions/%s/interrupt" % session).status == 200
+    t.join(60)
+    assert out["status"] == "interrupted" and out["exit_code"] == 130, out
+    assert api.cell(session, "print(kept)")["stdout"] == "1\n"
+
+
+A_THREAD_STAYS = "quit()\nimport threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()"
+
+
+@pytest.mark.parametrize("code", ["exit", "quit()", A_THREAD_STAYS, "get_ipython().kernel.do_shutdown(True)",
+                                  "get_ipython().kernel.io_loop.stop()"])
+def test_a_cell_that_ends_its_kernel_takes_no_other_with_it(api, session, code):
+    for pause in (0, 0.15, 0):
+        assert api.cell(session, "old = 1")["status"] == "ok"
+        first = api.cell(session, code)  # `exit` without parentheses must be all of its cell
+        assert first["status"] == "ok", first
+        time.sleep(pause)
+        for _ in range(3):
+            c = api.cell(session, "import asyncio\nawait asyncio.sleep(0.2)\nprint('old' in globals())", timeout=150)
+            assert c["status"] == "ok" and c["stdout"] == "False\n", c
+
+
 def test_os_exit_is_kernel_died(api, session):
     c = api.cell(session, "import os\nprint('last words', flush=True)\nos._exit(1)")
     assert c["status"] == "kernel_died" and c["exit_code"] == 137 and "code 1" in c["detail"], c

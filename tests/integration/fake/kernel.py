@@ -53,6 +53,7 @@ class Kernel:
         self.iopub_lock = threading.Lock()
         self.mute = False                     # nothing on iopub any more
         self.lag = 0                          # seconds that everything on iopub is on its way
+        self.leaves = None                    # exit code: it begins nothing more, and ends when something comes
         self.slow_start = 0                   # seconds until a request is begun
 
     # --- a layer --------------------------------------------------------------------------------
@@ -218,6 +219,9 @@ class Kernel:
                 continue
             ids, header, content, buffers = got
             time.sleep(self.slow_start)
+            if self.leaves is not None:
+                self.die(code=self.leaves)
+                break
             self.parent, self.cell_ids = header, ids
             self.iopub("status", {"execution_state": "busy"})
             idle = True
@@ -479,6 +483,7 @@ COMMANDS = {
     "sleep": lambda k, ms: k.wait(int(ms) / 1000),                    # sleep:MS, an interrupt ends it
     "hang": c_hang,                                                  # hang[:message+signal] ignores these
     "deaf": c_deaf,                                                  # deaf:MS  ignores interrupts, then goes on
+    "leave": lambda k, code="79": setattr(k, "leaves", int(code)),   # leave[:CODE]  with the next request, unbegun
     "die": c_exit, "exit": c_exit,                                   # exit:CODE of the kernel process
     "signal": c_signal,                                              # signal:NUMBER[:oom] ends the kernel
     "exit_qemu": lambda k, code="1": k.machine.exit(int(code)),      # the whole VM
