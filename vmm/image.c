@@ -15,6 +15,7 @@
 
 #define IMAGE_JSON_MAX (256 * 1024)
 #define IMAGES_MAX 4096
+#define VERSION "image_version" // reason of an error: an image of another cellkeep
 
 // sizes: what image.json says. A file that was cut short would only be noticed by a guest, much later.
 static int need_file(const char *dir, const json_t *sizes, const char *name, uint64_t *bytes, struct ck_err *err)
@@ -48,7 +49,7 @@ static int read_json(const char *path, json_t **sizes, struct ck_err *err)
     int64_t version = ck_json_int(j, "version", 0, NULL);
     json_t *s = json_object_get(j, "sizes");
     if (strcmp(magic, "cellkeep-image") || version != CK_IMAGE_VERSION || !json_is_object(s))
-        return ck_fail(err, 500, "bad_image",
+        return ck_fail(err, 500, VERSION,
                        "%s has magic \"%.32s\" version %lld%s, this cellkeep reads \"cellkeep-image\" version %d: run "
                        "`cellkeep image build`",
                        path, magic, (long long)version, s ? "" : " without sizes", CK_IMAGE_VERSION);
@@ -85,33 +86,46 @@ int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err)
     return 0;
 }
 
-int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *err)
+// When image.json was written last, 0 = there is none: what has none is not finished, and no image.
+static int64_t finished_ns(const char *images, const char *name, char *dir, size_t room)
 {
     char path[PATH_MAX];
-    struct ck_err last = CK_ERR_INIT;
-    bool found = false;
+    struct stat st;
+    if (!hash_ok(name) || snprintf(dir, room, "%s/%s", images, name) >= (int)room ||
+        ck_path(path, sizeof path, NULL, "%s/image.json", dir) || stat(path, &st))
+        return 0;
+    return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+}
+
+// An older image is no substitute for a damaged one: it has other packages, or another agent. Those of
+// other versions of cellkeep, which may use the same cache, are passed over.
+int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *err)
+{
+    char path[PATH_MAX], dir[PATH_MAX];
+    int64_t newest_ns = 0;
+    struct ck_err result = CK_ERR_INIT;
     if (ck_path(path, sizeof path, err, "%s/images", cache_dir))
         return -1;
+    ck_fail(&result, 500, "no_image", "there is no guest image in %s: run `cellkeep image build`", path);
     DIR *d = opendir(path);
     struct dirent *e;
     for (int i = 0; d && i < IMAGES_MAX && (e = readdir(d)); i++) {
         struct ck_image one;
-        char dir[PATH_MAX];
-        if (!hash_ok(e->d_name) || ck_path(dir, sizeof dir, NULL, "%s/%s", path, e->d_name) ||
-            ck_image_load(dir, &one, &last))
+        struct ck_err bad = CK_ERR_INIT;
+        int64_t at = finished_ns(path, e->d_name, dir, sizeof dir);
+        if (at <= newest_ns)
             continue;
-        if (!found || one.built_s > out->built_s)
-            *out = one;
-        found = true;
+        ck_image_load(dir, &one, &bad);
+        bool foreign = !strcmp(bad.reason, VERSION);
+        if (foreign && newest_ns)
+            continue;
+        newest_ns = foreign ? 0 : at;
+        result = bad;
+        *out = one;
     }
     if (d)
         closedir(d);
-    if (found)
-        return 0;
-    if (last.status) {
-        if (err)
-            *err = last;
-        return -1;
-    }
-    return ck_fail(err, 500, "no_image", "there is no guest image in %s: run `cellkeep image build`", path);
+    if (result.status && err)
+        *err = result;
+    return result.status ? -1 : 0;
 }

@@ -20,6 +20,8 @@
 #include <cmocka.h>
 
 #define IMAGE "00112233445566778899aabbccddeeff"
+#define OLDER "0123456789abcdef0123456789abcdef"
+#define IMAGE_JSON "{\"magic\":\"cellkeep-image\",\"version\":2,\"sizes\":{\"root.erofs\":1,\"vmlinuz\":1,\"initrd\":1}}"
 #define HASH "ffeeddccbbaa99887766554433221100"
 
 static char cache[64];
@@ -38,8 +40,8 @@ static void put(const char *name, const char *text) { assert_int_equal(ck_write_
 static struct ck_template whole(void)
 {
     struct ck_template t = {.hash = HASH, .image = IMAGE, .qemu = "7.2.22 (Debian)", .qemu_path = "/usr/bin/qemu-system-x86_64",
-                            .cpu = "max", .accel = CK_ACCEL_TCG, .memory_mb = 512, .state_bytes = 5, .disk_file_bytes = 7, .blank_file_bytes = 7, .tsc_khz = 2600000,
-                            .created_us = 1};
+                            .cpu = "max", .accel = CK_ACCEL_TCG, .memory_mb = 512, .state_bytes = 5,
+                            .disk_file_bytes = 7, .blank_file_bytes = 7, .tsc_khz = 2600000, .created_us = 1};
     snprintf(t.dir, sizeof t.dir, "%s", at("templates/" HASH));
     return t;
 }
@@ -54,7 +56,7 @@ static int setup(void **state)
     put("images/" IMAGE "/root.erofs", "x");
     put("images/" IMAGE "/vmlinuz", "x");
     put("images/" IMAGE "/initrd", "x");
-    put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":2,\"sizes\":{\"root.erofs\":1,\"vmlinuz\":1,\"initrd\":1}}");
+    put("images/" IMAGE "/image.json", IMAGE_JSON);
     put("templates/" HASH "/ram", "x");
     assert_int_equal(truncate(at("templates/" HASH "/ram"), 512 << 20), 0);
     put("templates/" HASH "/state", "state");
@@ -168,6 +170,7 @@ static void an_image_with_a_file_of_another_size_is_refused(void **state)
     assert_int_equal(ck_image_find(cache, &im, NULL), 0);
     put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":2}");
     assert_true(ck_image_find(cache, &im, &e) < 0);
+    assert_string_equal(e.reason, "image_version");
     assert_non_null(strstr(e.text, "without sizes"));
 }
 
@@ -293,10 +296,46 @@ static void the_newest_whole_image_is_found_and_half_made_ones_are_not(void **st
     assert_string_equal(im.hash, IMAGE);
     put("images/" IMAGE "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":1}");
     assert_true(ck_image_find(cache, &im, &e) < 0);
-    assert_string_equal(e.reason, "bad_image");
+    assert_string_equal(e.reason, "image_version");
     assert_non_null(strstr(e.text, "cellkeep image build"));
     assert_true(ck_image_find("/nonexistent", &im, &e) < 0);
     assert_string_equal(e.reason, "no_image");
+}
+
+static void touched(const char *name, time_t when)
+{
+    struct timespec both[2] = {{.tv_sec = when}, {.tv_sec = when}};
+    assert_int_equal(utimensat(AT_FDCWD, at(name), both, 0), 0);
+}
+
+static void no_older_image_takes_the_place_of_a_damaged_one(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"root.erofs", "vmlinuz", "initrd"};
+    struct ck_image im;
+    struct ck_err e = CK_ERR_INIT;
+    char name[80];
+    assert_int_equal(ck_mkdirs(at("images/" OLDER), 0755, NULL), 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(name, sizeof name, "images/" OLDER "/%s", files[i]);
+        put(name, "x");
+    }
+    put("images/" OLDER "/image.json", IMAGE_JSON);
+    touched("images/" OLDER "/image.json", 1000);
+    assert_int_equal(ck_image_find(cache, &im, NULL), 0);
+    assert_string_equal(im.hash, IMAGE);
+    put("images/" IMAGE "/root.erofs", "");
+    assert_true(ck_image_find(cache, &im, &e) < 0);
+    assert_string_equal(e.reason, "bad_image");
+    assert_non_null(strstr(e.text, IMAGE));
+    touched("images/" OLDER "/image.json", 4000000000); // as `image build` does, when asked for that one
+    assert_int_equal(ck_image_find(cache, &im, NULL), 0);
+    assert_string_equal(im.hash, OLDER);
+    put("images/" IMAGE "/root.erofs", "x");
+    put("images/" OLDER "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":1}"); // of another cellkeep, and the newest
+    touched("images/" OLDER "/image.json", 4000000000);
+    assert_int_equal(ck_image_find(cache, &im, NULL), 0);
+    assert_string_equal(im.hash, IMAGE);
 }
 
 int main(void)
@@ -308,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_truncated_memory_or_state_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_disk_of_another_size_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(an_image_with_a_file_of_another_size_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_older_image_takes_the_place_of_a_damaged_one, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_and_foreign_files_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_template_that_was_moved_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_fields_are_refused, setup, teardown),
