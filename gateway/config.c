@@ -5,6 +5,7 @@
 #include "common/ck_buf.h"
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
+#include "common/ck_jailnames.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { K_TEXT, K_PATH, K_INT, K_MS, K_BOOL, K_ACCEL, K_ON_EXIT, K_BASE_URL, K_LOG_LEVEL };
+enum kind { K_TEXT, K_PATH, K_INT, K_MS, K_BOOL, K_ACCEL, K_ON_EXIT, K_BASE_URL, K_LOG_LEVEL, K_JAIL };
 enum source { FROM_FILE, FROM_ENV, FROM_OPTION };
 
 struct setting {
@@ -50,7 +51,7 @@ static const struct setting SETTINGS[] = {
     {"idle-s", K_INT, AT(idle_s), 0, 365 * 24 * 3600, "N", "pause a session that was at rest so long, 0 = never (600)"},
     {"delete-s", K_INT, AT(delete_s), 0, 365 * 24 * 3600, "N", "delete a session that was paused so long, 0 = never (86400)"},
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
-    {"jail-required", K_BOOL, AT(jail_required), 0, 1, "yes|no", "refuse to run when a step of the jail fails (no)"},
+    {"require-jail", K_JAIL, AT(require_jail), 0, 0, "all|STEP,…", "steps of the jail (see doctor) without which nothing runs (none)"},
     {"env-allow", K_TEXT, AT(env_allow), 0, 0, "A,B", "variables besides KERNEL_* that Jupyter clients may set (none)"},
     {"default-kernel-name", K_TEXT, AT(default_kernel_name), 0, 0, "NAME", "kernel of Jupyter clients that name none (python3)"},
     {"list-kernels", K_BOOL, AT(list_kernels), 0, 1, "yes|no", "let Jupyter clients list kernels and sessions (yes)"},
@@ -167,6 +168,24 @@ static int set_word(const struct setting *s, void *field, enum source from, cons
     return 0;
 }
 
+// A list of the jail's steps, or "all".
+static int set_jail(const struct setting *s, char **field, enum source from, const char *value, struct ck_err *err)
+{
+    char want[400];
+    size_t n = (size_t)snprintf(want, sizeof want, "must be all, or a list with commas of");
+    for (size_t i = 0; i < sizeof ck_jail_names / sizeof *ck_jail_names; i++)
+        n += (size_t)snprintf(want + n, sizeof want - n, " %s", ck_jail_names[i]);
+    for (const char *p = value; strcmp(value, "all") != 0; p++) {
+        size_t step = strcspn(p, ",");
+        if (ck_jail_name_index(p, step) < 0)
+            return invalid(s, from, value, want, err);
+        p += step;
+        if (!*p)
+            break;
+    }
+    return set_text(field, value, err);
+}
+
 static int set(struct config *c, const struct setting *s, enum source from, const char *value, struct ck_err *err)
 {
     void *field = (char *)c + s->offset;
@@ -182,6 +201,8 @@ static int set(struct config *c, const struct setting *s, enum source from, cons
     case K_LOG_LEVEL:
         return ck_log_level_from_name(value, &level) ? set_text(field, value, err)
                                                      : invalid(s, from, value, "must be debug, info, warn or error", err);
+    case K_JAIL:
+        return set_jail(s, field, from, value, err);
     case K_INT:
     case K_MS:
         return set_number(s, field, from, value, err);
@@ -394,6 +415,7 @@ void config_free(struct config *c)
     free(c->qemu);
     free(c->log_level);
     free(c->env_allow);
+    free(c->require_jail);
     free(c->default_kernel_name);
     memset(c, 0, sizeof *c);
 }

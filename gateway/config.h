@@ -33,7 +33,7 @@ struct config {
     int max_body_mb;    // upper bound of any collected request body
     char *qemu;         // NULL = found in PATH
     char *log_level;
-    bool jail_required; // refuse to run a session when a step of the jail is not to be had
+    char *require_jail; // steps of the jail without which no session starts: "all" or a list with commas; or NULL
     char *env_allow;    // variables beyond KERNEL_* that a Jupyter client may set for its kernel:
                         // names separated by commas; NULL = none
     char *default_kernel_name; // what a Jupyter client gets that names no kernel

@@ -19,17 +19,25 @@
 #define UID_WAIT_MS 500 // for the last processes of a paused session to be gone
 #define ENTRIES_MAX 10000
 
-// Steps without which no session starts when the operator asked for the full jail.
+// Steps without which no session starts. "all" leaves out what a host may lack for good reasons
+// (user_ns is the way of those who are not root, uid that of root) and what is never applied.
 static json_t *required_steps(const struct launcher *l)
 {
+    static const char *const all[] = {"descriptors", "environment", "cgroup",       "rlimits",      "net_ns", "ipc_ns",
+                                      "uts_ns",      "mount_ns",    "capabilities", "no_new_privs", "seccomp"};
+    const char *want = l->config->require_jail;
     json_t *list = json_array();
-    static const char *const steps[] = {"descriptors", "environment", "rlimits", "net_ns", "mount_ns", "capabilities", "no_new_privs"};
-    if (!l->config->jail_required)
+    if (want && !strcmp(want, "all")) {
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            json_array_append_new(list, json_string(all[i]));
+        json_array_append_new(list, json_string(l->uids ? "uid" : "user_ns"));
         return list;
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        json_array_append_new(list, json_string(steps[i]));
-    if (l->uids)
-        json_array_append_new(list, json_string("uid"));
+    }
+    while (want && *want) {
+        size_t n = strcspn(want, ",");
+        json_array_append_new(list, json_stringn(want, n));
+        want += n + (want[n] == ',');
+    }
     return list;
 }
 

@@ -1,6 +1,6 @@
 // The jail: a table of named steps, applied in order, each reporting what came of it (theory: shed
 // what can be shed while it can still be shed: descriptors and environment first, namespaces while
-// privileged, credentials after that, no_new_privs last). A step that is not to be had does not stop
+// privileged, credentials after that, no_new_privs and the filter last). A step that is not to be had does not stop
 // the start unless it is required; nothing is ever reported as applied that is not.
 #include "vmm/jail.h"
 #include "vmm/jail_int.h"
@@ -9,6 +9,7 @@
 #include "common/ck_cgroup.h"
 #include "common/ck_clean.h"
 #include "common/ck_crypto.h"
+#include "common/ck_jailnames.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 
@@ -25,25 +26,24 @@
 #define PROBE_MS 10000
 #define UID_RANGE_FIRST 0x70000000u // above what systemd and container tools hand out
 
-static const struct {
-    const char *name;
-    ck_jail_step_fn *apply;
-} steps[] = {
-    [CK_JAIL_DESCRIPTORS] = {"descriptors", ck_jail_descriptors},
-    [CK_JAIL_ENVIRONMENT] = {"environment", ck_jail_environment},
-    [CK_JAIL_CGROUP] = {"cgroup", ck_jail_cgroup},
-    [CK_JAIL_RLIMITS] = {"rlimits", ck_jail_rlimits},
-    [CK_JAIL_USER_NS] = {"user_ns", ck_jail_user_ns},
-    [CK_JAIL_NET_NS] = {"net_ns", ck_jail_net_ns},
-    [CK_JAIL_IPC_NS] = {"ipc_ns", ck_jail_ipc_ns},
-    [CK_JAIL_UTS_NS] = {"uts_ns", ck_jail_uts_ns},
-    [CK_JAIL_MOUNT_NS] = {"mount_ns", ck_jail_mount_ns},
-    [CK_JAIL_PID_NS] = {"pid_ns", ck_jail_pid_ns},
-    [CK_JAIL_UID] = {"uid", ck_jail_uid},
-    [CK_JAIL_CAPABILITIES] = {"capabilities", ck_jail_capabilities},
-    [CK_JAIL_NO_NEW_PRIVS] = {"no_new_privs", ck_jail_no_new_privs},
+static ck_jail_step_fn *const steps[] = {
+    [CK_JAIL_DESCRIPTORS] = ck_jail_descriptors,
+    [CK_JAIL_ENVIRONMENT] = ck_jail_environment,
+    [CK_JAIL_CGROUP] = ck_jail_cgroup,
+    [CK_JAIL_RLIMITS] = ck_jail_rlimits,
+    [CK_JAIL_USER_NS] = ck_jail_user_ns,
+    [CK_JAIL_NET_NS] = ck_jail_net_ns,
+    [CK_JAIL_IPC_NS] = ck_jail_ipc_ns,
+    [CK_JAIL_UTS_NS] = ck_jail_uts_ns,
+    [CK_JAIL_MOUNT_NS] = ck_jail_mount_ns,
+    [CK_JAIL_PID_NS] = ck_jail_pid_ns,
+    [CK_JAIL_UID] = ck_jail_uid,
+    [CK_JAIL_CAPABILITIES] = ck_jail_capabilities,
+    [CK_JAIL_NO_NEW_PRIVS] = ck_jail_no_new_privs,
+    [CK_JAIL_SECCOMP] = ck_jail_seccomp,
 };
-static_assert(sizeof steps / sizeof *steps == CK_JAIL_STEPS, "every step has a name and a function");
+static_assert(sizeof steps / sizeof *steps == CK_JAIL_STEPS, "every step has a function");
+static_assert(sizeof ck_jail_names / sizeof *ck_jail_names == CK_JAIL_STEPS, "and a name");
 
 static const char *const result_names[] = {
     [CK_JAIL_UNAVAILABLE] = "unavailable",
@@ -52,7 +52,7 @@ static const char *const result_names[] = {
     [CK_JAIL_SKIPPED] = "skipped",
 };
 
-const char *ck_jail_step_name(enum ck_jail_step step) { return steps[step].name; }
+const char *ck_jail_step_name(enum ck_jail_step step) { return ck_jail_names[step]; }
 const char *ck_jail_result_name(enum ck_jail_result result) { return result_names[result]; }
 
 enum ck_jail_result ck_jail_errno(enum ck_jail_result result, char *reason, size_t room, const char *what)
@@ -89,12 +89,11 @@ static int apply(struct ck_jail_ctx *c, struct ck_err *err)
             c->report->step[i].result = CK_JAIL_SKIPPED;
             snprintf(reason, room, "switched off");
         } else {
-            c->report->step[i].result = steps[i].apply(c, reason, room);
+            c->report->step[i].result = steps[i](c, reason, room);
         }
-        bool missing = c->report->step[i].result == CK_JAIL_UNAVAILABLE || c->report->step[i].result == CK_JAIL_REFUSED ||
-                       (o->skip & CK_JAIL_BIT(i));
-        if (c->fatal || (missing && (o->required & CK_JAIL_BIT(i))))
-            return ck_fail(err, 500, "jail", "jail step %s %s: %s", steps[i].name,
+        bool missing = !ck_jail_applied(c->report, (enum ck_jail_step)i) && (o->required & CK_JAIL_BIT(i));
+        if (c->fatal || missing)
+            return ck_fail(err, 500, "jail", "jail step %s %s: %s", ck_jail_names[i],
                            result_names[c->report->step[i].result], reason);
     }
     return 0;
@@ -166,7 +165,7 @@ int ck_jail_report_json(const struct ck_jail_report *r, struct ck_buf *out)
 {
     CK_CLEAN_JSON json_t *j = json_object();
     for (int i = 0; i < CK_JAIL_STEPS; i++)
-        if (json_object_set_new(j, steps[i].name,
+        if (json_object_set_new(j, ck_jail_names[i],
                                 json_pack("{s:s, s:s}", "result", result_names[r->step[i].result], "reason",
                                           r->step[i].reason)))
             return -1;

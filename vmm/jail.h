@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum ck_jail_step { // in the order in which they are applied
+enum ck_jail_step { // in the order in which they are applied; names: common/ck_jailnames.h
     CK_JAIL_DESCRIPTORS,  // every descriptor above 2 that is not in keep is closed
     CK_JAIL_ENVIRONMENT,  // emptied
     CK_JAIL_CGROUP,       // own control group with pids and memory limits
@@ -23,6 +23,7 @@ enum ck_jail_step { // in the order in which they are applied
     CK_JAIL_UID,          // root only: own uid and gid, no groups
     CK_JAIL_CAPABILITIES, // none, and none to be had (bounding and ambient sets too)
     CK_JAIL_NO_NEW_PRIVS,
+    CK_JAIL_SECCOMP,      // only the system calls that the bridge and QEMU need
     CK_JAIL_STEPS,
 };
 

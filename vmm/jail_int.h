@@ -18,7 +18,7 @@ struct ck_jail_ctx {
 typedef enum ck_jail_result ck_jail_step_fn(struct ck_jail_ctx *c, char *reason, size_t room);
 ck_jail_step_fn ck_jail_descriptors, ck_jail_environment, ck_jail_cgroup, ck_jail_rlimits, ck_jail_user_ns,
     ck_jail_net_ns, ck_jail_ipc_ns, ck_jail_uts_ns, ck_jail_mount_ns, ck_jail_pid_ns, ck_jail_uid,
-    ck_jail_capabilities, ck_jail_no_new_privs;
+    ck_jail_capabilities, ck_jail_no_new_privs, ck_jail_seccomp;
 
 // result with "what: strerror(errno)" as the reason.
 enum ck_jail_result ck_jail_errno(enum ck_jail_result result, char *reason, size_t room, const char *what);

@@ -61,13 +61,13 @@ static void an_option_wins_over_the_environment_and_that_over_the_file(void **st
 {
     (void)state;
     char *env[] = {(char[]){"CELLKEEP_PORT=2"}, (char[]){"CELLKEEP_POOL_SIZE=2"}, NULL};
-    write_file("{\"port\": 1, \"pool_size\": 1, \"max-sessions\": 1, \"accel\": \"kvm\", \"jail_required\": true}");
+    write_file("{\"port\": 1, \"pool_size\": 1, \"max-sessions\": 1, \"accel\": \"kvm\", \"require_jail\": \"net_ns,seccomp\"}");
     assert_int_equal(load(env, 3, "--config", file, "--port=3"), 0);
     assert_int_equal(c.port, 3);
     assert_int_equal(c.pool_size, 2);
     assert_int_equal(c.max_sessions, 1);
     assert_int_equal(c.accel, CONFIG_ACCEL_KVM);
-    assert_true(c.jail_required);
+    assert_string_equal(c.require_jail, "net_ns,seccomp");
     config_free(&c);
     assert_int_equal(load(env, 4, "--on-exit", "pause", "--idle-s=0", "--delete-s=7"), 0);
     assert_int_equal(c.on_exit, CONFIG_EXIT_PAUSE);
@@ -107,6 +107,9 @@ static void wrong_values_are_named(void **state)
     refused("--port", "99999999999999999999", "whole number");
     refused("--accel", "fast", "must be auto, kvm or tcg");
     refused("--on-exit", "stay", "must be keep, pause or kill");
+    refused("--require-jail", "net_ns,all", "must be all, or a list with commas of descriptors");
+    refused("--require-jail", "net_ns,", "uid capabilities no_new_privs seccomp");
+    refused("--require-jail", ",", "must be all");
     refused("--idle-s", "-1", "must be a whole number");
     refused("--delete-s", "soon", "must be a whole number");
     refused("--memory-mb", "383", "from 384");

@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +17,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +137,38 @@ static void nothing_of_the_process_is_left_to_abuse(void **state)
     assert_int_equal(in_jail(opts(), check_process), 0);
 }
 
+// What an attacker who has the bridge, or has broken out of QEMU, would call next.
+static int check_calls(const struct ck_jail_report *r)
+{
+    if (!ck_jail_applied(r, CK_JAIL_SECCOMP))
+        return r->step[CK_JAIL_SECCOMP].reason[0] ? 0 : 1;
+    static const int families[] = {AF_NETLINK, AF_PACKET, AF_VSOCK, AF_ALG, AF_BLUETOOTH, AF_TIPC};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (socket(families[i], SOCK_RAW, 0) >= 0 || errno != EOPNOTSUPP)
+            return 2;
+    static const long calls[] = {SYS_bpf,        SYS_perf_event_open, SYS_keyctl,
+                                 SYS_userfaultfd, SYS_io_uring_setup,   SYS_unshare,    SYS_setns,           SYS_mount,
+                                 SYS_pivot_root,  SYS_init_module,      SYS_kexec_load, SYS_open_by_handle_at,
+                                 SYS_clone3,      SYS_settimeofday,     SYS_personality, SYS_add_key};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (syscall(calls[i], 0, 0, 0, 0, 0, 0) != -1 || errno != ENOSYS)
+            return 10 + (int)i;
+    if (syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0) != -1 || errno != ENOSYS)
+        return 3;
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    pid_t pid = fork();
+    if (pid == 0) // what is needed still works, in children too
+        _exit(execl("/usr/bin/env", "env", NULL));
+    int status = 1;
+    return s < 0 || waitpid(pid, &status, 0) != pid || status ? 4 : 0;
+}
+
+static void system_calls_that_nobody_needs_are_not_there(void **state)
+{
+    (void)state;
+    assert_int_equal(in_jail(opts(), check_calls), 0);
+}
+
 static int kept[2];
 
 static int check_descriptors(const struct ck_jail_report *r)
@@ -247,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_what_is_needed_can_be_seen_and_only_the_session_written, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_of_the_process_is_left_to_abuse, setup, teardown),
+        cmocka_unit_test_setup_teardown(system_calls_that_nobody_needs_are_not_there, setup, teardown),
         cmocka_unit_test_setup_teardown(only_listed_descriptors_stay_open, setup, teardown),
         cmocka_unit_test_setup_teardown(a_required_step_that_is_switched_off_or_unavailable_stops_the_start, setup, teardown),
         cmocka_unit_test_setup_teardown(a_view_that_cannot_be_built_is_reported_and_changes_nothing, setup, teardown),
