@@ -35,7 +35,7 @@ static void take_line(struct cli_mcp *m, struct ck_slice line)
     struct ck_err err = CK_ERR_INIT;
     struct mcp_message msg;
     enum mcp_error_code code;
-    while (line.n && memchr(" \t\r", line.p[line.n - 1], 3))
+    while (line.n && line.p[line.n - 1] && strchr(" \t\r", line.p[line.n - 1]))
         line.n--;
     if (!line.n)
         return;

@@ -65,7 +65,7 @@ static int read_envelope(struct mcp_message *m, struct ck_err *err)
 static bool is_list(struct ck_slice json)
 {
     size_t i = 0;
-    while (i < json.n && memchr(" \t\r\n", json.p[i], 4))
+    while (i < json.n && json.p[i] && strchr(" \t\r\n", json.p[i]))
         i++;
     return i < json.n && json.p[i] == '[';
 }
@@ -122,8 +122,9 @@ bool mcp_header_says(const char *header, const char *name)
     if (n != room)
         return false;
     CK_CLEAN_FREE unsigned char *encoded = malloc(room + 1);
-    return encoded && EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n &&
-           !memcmp(p, encoded, n);
+    if (!encoded)
+        return false;
+    return EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n && !memcmp(p, encoded, n);
 }
 
 static json_t *id_or_null(const json_t *id) { return id ? json_incref((json_t *)(uintptr_t)id) : json_null(); }

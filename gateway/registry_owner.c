@@ -2,6 +2,7 @@
 // the limit of all sessions bounds them.
 #include "gateway/registry_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +37,7 @@ void owner_getting(struct registry *r, const char *owner, int n)
         *at = calloc(1, sizeof **at);
         if (!*at)
             abort();
-        memccpy((*at)->owner, owner, 0, sizeof (*at)->owner - 1);
+        snprintf((*at)->owner, sizeof (*at)->owner, "%s", owner);
     }
     struct getting *g = *at;
     g->n += (size_t)n;

@@ -15,7 +15,7 @@ static size_t sequence_length(const uint8_t *p, size_t n)
             i++;
         return i < n && p[i] >= 0x40 && p[i] <= 0x7e ? i + 1 : i;
     }
-    if (memchr("]PX^_", p[1], 5)) { // OSC, DCS, SOS, PM, APC: up to BEL or ESC backslash
+    if (p[1] && strchr("]PX^_", p[1])) { // OSC, DCS, SOS, PM, APC: up to BEL or ESC backslash
         for (; i < n; i++) {
             if (p[i] == 0x07)
                 return i + 1;

@@ -86,7 +86,7 @@ static int stream_member(const struct v1_output *w, json_t *cell, const char *ke
     int64_t gone = text_member(w, cell, key);
     if (gone > 0 && json_is_object(truncated))
         json_object_set_new(truncated, counter,
-                            json_integer((json_int_t)(ck_json_int(truncated, counter, 0, NULL) + gone)));
+                            json_integer(ck_json_int(truncated, counter, 0, NULL) + (json_int_t)gone));
     return gone < 0 ? -1 : 0;
 }
 

@@ -54,10 +54,10 @@ static void text(struct ck_slice s)
     if (text_cut_middle((const char *)s.p, s.n, 64, &b) < 0 || b.n > 64 + 64 ||
         (valid && !ck_utf8_valid(b.p, b.n, NULL)))
         abort();
-    size_t n = text_plain((char *)b.p, b.n), again = n;
+    size_t n = text_plain((char *)b.p, b.n);
     if (n > b.n || (valid && !ck_utf8_valid(b.p, n, NULL)))
         abort();
-    again = text_plain((char *)b.p, n);
+    size_t again = text_plain((char *)b.p, n);
     if (memchr(b.p ? (const void *)b.p : "", 0x1b, again))
         abort();
     ck_buf_free(&b);

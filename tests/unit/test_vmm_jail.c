@@ -143,9 +143,11 @@ static int check_calls(const struct ck_jail_report *r)
     if (!ck_jail_applied(r, CK_JAIL_SECCOMP))
         return r->step[CK_JAIL_SECCOMP].reason[0] ? 0 : 1;
     static const int families[] = {AF_NETLINK, AF_PACKET, AF_VSOCK, AF_ALG, AF_BLUETOOTH, AF_TIPC};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (socket(families[i], SOCK_RAW, 0) >= 0 || errno != EOPNOTSUPP)
-            return 2;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        int s = socket(families[i], SOCK_RAW, 0);
+        if (s >= 0 || errno != EOPNOTSUPP)
+            return close(s) ? 2 : 5;
+    }
     static const long calls[] = {SYS_bpf,        SYS_perf_event_open, SYS_keyctl,
                                  SYS_userfaultfd, SYS_io_uring_setup,   SYS_unshare,    SYS_setns,           SYS_mount,
                                  SYS_pivot_root,  SYS_init_module,      SYS_kexec_load, SYS_open_by_handle_at,
