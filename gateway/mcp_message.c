@@ -121,10 +121,11 @@ bool mcp_header_says(const char *header, const char *name)
     size_t room = (want + 2) / 3 * 4;
     if (n != room)
         return false;
-    CK_CLEAN_FREE unsigned char *encoded = malloc(room + 1);
-    if (!encoded)
-        return false;
-    return EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n && !memcmp(p, encoded, n);
+    unsigned char *encoded = malloc(room + 1);
+    bool same = encoded && EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n &&
+                !memcmp(p, encoded, n);
+    free(encoded);
+    return same;
 }
 
 static json_t *id_or_null(const json_t *id) { return id ? json_incref((json_t *)(uintptr_t)id) : json_null(); }
