@@ -69,6 +69,10 @@ struct mcp_call {
     bool lost;               // the peer's earlier session has ended
 
     struct cell_run *run;    // run_python
+    struct cell_view *view;  // of its end
+    json_t *made;            // what that becomes
+    struct picture_shrink *shrink; // of read_file
+    struct pictures *pictures;     // owned
     struct bridge_link *link; // the others
     struct bridge_call *op;
     struct v1_text text[2];

@@ -5,7 +5,9 @@
 
 #include "common/ck_json.h"
 #include "common/ck_time.h"
+#include "gateway/cell_view.h"
 #include "gateway/owner.h"
+#include "gateway/picture_shrink.h"
 
 #include <stdlib.h>
 
@@ -36,6 +38,9 @@ static void call_free(struct mcp_call *c)
     v1_text_free(&c->text[0]);
     v1_text_free(&c->text[1]);
     ck_buf_free(&c->data);
+    if (c->pictures)
+        pictures_free(c->pictures);
+    free(c->pictures);
     json_decref(c->params);
     json_decref(c->id);
     json_decref(c->progress);
@@ -141,10 +146,23 @@ static void on_tick(uv_timer_t *t)
                                        (long long)s));
 }
 
+// Its end is on its way, and nobody looks at the pictures.
+static void hurry(struct mcp_call *c)
+{
+    if (c->view)
+        cell_view_hurry(c->view);
+    else
+        picture_shrink_hurry(c->shrink);
+}
+
 void mcp_call_cancel(struct mcp_call *c)
 {
-    if (c->converting || c->cancelled)
-        return; // its end is on its way
+    if (c->converting) {
+        hurry(c);
+        return;
+    }
+    if (c->cancelled)
+        return;
     c->cancelled = true;
     if (c->run)
         cell_run_cancel(c->run);
@@ -165,8 +183,10 @@ static void on_gone(struct http_req *r, void *user)
     (void)r;
     struct mcp_call *c = user;
     c->r = NULL;
-    if (c->converting)
+    if (c->converting) {
+        hurry(c);
         return;
+    }
     if (c->m->gw->draining)
         call_free(c);
     else if (c->modern)

@@ -67,6 +67,13 @@ int mcp_add_image(json_t *result, const char *mime, const void *p, size_t n)
     return 0;
 }
 
+void mcp_add_whole(json_t *result, const char *why, uint32_t width, uint32_t height)
+{
+    char line[400];
+    int n = snprintf(line, sizeof line, "[a picture is shown whole, %u x %u pixels: %.300s]", width, height, why);
+    mcp_add_text(result, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
 void mcp_add_blob(json_t *result, const char *uri, const char *mime, const void *p, size_t n)
 {
     json_t *blob = json_pack("{s:s,s:s,s:o}", "uri", uri, "mimeType", mime, "blob", base64(p, n));
@@ -164,8 +171,10 @@ static void add_link(json_t *result, const json_t *a, const struct mcp_origin *o
                *mime = ck_json_str(a, "mime", "application/octet-stream", NULL);
     json_int_t size = (json_int_t)ck_json_int(a, "size", 0, NULL);
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
-    if (!origin->links) {
-        if (!ck_buf_printf(&b, "%s file %s (%s, %lld bytes)", change, path, mime, (long long)size))
+    bool shown = json_object_get(a, "display") != NULL; // its picture is there already
+    if (!origin->links || shown) {
+        if (!ck_buf_printf(&b, "%s file %s (%s, %lld bytes%s)", change, path, mime, (long long)size,
+                           shown ? ", a picture shown above" : ""))
             mcp_add_text(result, (const char *)b.p, b.n);
         return;
     }
@@ -211,6 +220,17 @@ static void add_ending(json_t *result, const char *status, const char *detail)
     mcp_add_text(result, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
+static void add_whole_ones(json_t *result, const json_t *images)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach ((json_t *)(uintptr_t)images, i, v)
+        if (json_is_null(json_object_get(v, "to")))
+            mcp_add_whole(result, ck_json_str(v, "message", "", NULL),
+                          (uint32_t)json_integer_value(json_array_get(json_object_get(v, "from"), 0)),
+                          (uint32_t)json_integer_value(json_array_get(json_object_get(v, "from"), 1)));
+}
+
 static void say_something(json_t *result)
 {
     if (!json_array_size(json_object_get(result, "content")))
@@ -229,6 +249,7 @@ json_t *mcp_cell_result(const json_t *finished, const struct mcp_origin *origin)
         add_bundle(result, json_object_get(d, "data"), &images);
     if (json_is_object(json_object_get(finished, "result")))
         add_bundle(result, json_object_get(finished, "result"), &images);
+    add_whole_ones(result, json_object_get(finished, "images"));
     if (json_is_object(json_object_get(finished, "error")))
         add_error(result, json_object_get(finished, "error"));
     if (strcmp(status, "ok") && strcmp(status, "error"))

@@ -4,9 +4,11 @@
 
 #include "common/ck_json.h"
 #include "common/ck_utf8.h"
+#include "gateway/picture_shrink.h"
 #include "gateway/v1.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define PIECE (256 * 1024) // of what is written
 #define URI_MAX 12400
@@ -83,23 +85,66 @@ static bool is_picture(const char *mime)
            !strcmp(mime, "image/gif");
 }
 
+static void reply_blob(struct mcp_call *c);
+
+static void reply_picture(struct mcp_call *c, struct ck_slice bytes, const char *why_whole)
+{
+    json_t *result = mcp_result(false);
+    if (mcp_add_image(result, c->mime, bytes.p, bytes.n)) {
+        json_decref(result);
+        reply_blob(c);
+        return;
+    }
+    if (why_whole)
+        mcp_add_whole(result, why_whole, c->pictures->p[0].was.width, c->pictures->p[0].was.height);
+    mcp_call_finish(c, result);
+}
+
+static void shrunk(void *user, const char *why)
+{
+    struct mcp_call *c = user;
+    const struct picture *p = &c->pictures->p[0];
+    c->shrink = NULL;
+    reply_picture(c, ck_buf_slice(&p->bytes), p->is.width ? NULL : why);
+}
+
+// A picture that is larger than models look at is made smaller first. False when it need not be, or cannot.
+static bool shrink(struct mcp_call *c)
+{
+    c->pictures = calloc(1, sizeof *c->pictures);
+    if (!c->pictures)
+        return false;
+    c->pictures->edge = MCP_IMAGE_EDGE;
+    if (pictures_add(c->pictures, ck_buf_slice(&c->data), (struct picture){.display = PICTURE_NOT_DISPLAYED}) <= 0)
+        return false;
+    c->shrink = picture_shrink_start(c->m->gw, c->s, c->pictures, shrunk, c);
+    if (!c->shrink)
+        return false;
+    c->converting = true;
+    bridge_link_close(c->link); // its end must not be the call's
+    c->link = NULL;
+    return true;
+}
+
 static void reply_bytes(struct mcp_call *c)
 {
     struct ck_slice s = whole_characters(c);
-    json_t *result;
-    struct ck_buf uri = {.cap = URI_MAX};
     if (is_picture(c->mime) && !c->args.offset && c->data.n == c->size) {
-        result = mcp_result(false);
-        if (!mcp_add_image(result, c->mime, c->data.p, c->data.n)) {
-            mcp_call_finish(c, result);
-            return;
-        }
-        json_decref(result);
-    } else if (ck_utf8_valid(s.p, s.n, NULL) && !memchr(s.n ? (const void *)s.p : "", 0, s.n)) {
+        if (!shrink(c))
+            reply_picture(c, ck_buf_slice(&c->data), NULL);
+        return;
+    }
+    if (ck_utf8_valid(s.p, s.n, NULL) && !memchr(s.n ? (const void *)s.p : "", 0, s.n)) {
         reply_text(c, s);
         return;
     }
-    result = mcp_result(false);
+    reply_blob(c);
+}
+
+static void reply_blob(struct mcp_call *c)
+{
+    struct ck_buf uri = {.cap = URI_MAX};
+    json_t *result = mcp_result(false);
     if (!ck_buf_printf(&uri, "%s/v1/sessions/%s/files/", c->base, c->s->id) && !v1_path_to_url(c->args.path, &uri) &&
         !ck_buf_add(&uri, "", 1))
         mcp_add_blob(result, (const char *)uri.p, *c->mime ? c->mime : "application/octet-stream", c->data.p,

@@ -1,56 +1,41 @@
 // The tool run_python: a cell, what it prints as progress, and its end as content. The finished cell may
 // have ten megabytes of pictures, so it is read and rewritten off the loop.
+#include "gateway/cell_view.h"
 #include "gateway/mcp.h"
 
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
 
-#include <stdlib.h>
-
 #define TELL_MAX 200 // bytes of output in a notification of progress
 
-struct convert {
-    uv_work_t work;
-    struct mcp_call *c;
-    struct ck_buf finished;
-    json_t *result; // NULL = out of memory
-};
-
-static void convert_in_pool(uv_work_t *work)
+static int view_make(void *user, const json_t *cell)
 {
-    struct convert *v = work->data;
-    struct mcp_origin origin = {v->c->base, v->c->links}; // constant while the call lives
-    CK_CLEAN_JSON json_t *finished = json_loadb((const char *)v->finished.p, v->finished.n, 0, NULL);
-    v->result = finished ? mcp_cell_result(finished, &origin) : NULL;
+    struct mcp_call *c = user;
+    struct mcp_origin origin = {c->base, c->links}; // constant while the call lives
+    c->made = mcp_cell_result(cell, &origin);
+    return c->made ? 0 : -1;
 }
 
-static void convert_after(uv_work_t *work, int status)
+static void view_done(void *user, int rc)
 {
-    struct convert *v = work->data;
-    (void)status;
-    mcp_call_finish(v->c, v->result);
-    ck_buf_free(&v->finished);
-    free(v);
+    struct mcp_call *c = user;
+    c->view = NULL;
+    (void)rc; // without a result it is a lack of memory
+    mcp_call_finish(c, c->made);
 }
+
+static const struct cell_view_events view_events = {.make = view_make, .done = view_done};
 
 static void on_done(void *user, uint64_t seq, struct ck_slice finished)
 {
     (void)seq;
     struct mcp_call *c = user;
-    struct convert *v = calloc(1, sizeof *v);
+    struct v1_output output = {.wanted = true, .max_image_edge = MCP_IMAGE_EDGE};
     c->run = NULL;
     c->converting = true;
-    if (v) {
-        v->c = c;
-        v->work.data = v;
-    }
-    if (!v || ck_buf_add(&v->finished, finished.p, finished.n) ||
-        uv_queue_work(c->m->gw->loop, &v->work, convert_in_pool, convert_after)) {
-        if (v)
-            ck_buf_free(&v->finished);
-        free(v);
+    c->view = cell_view_start(c->m->gw, c->s, &output, finished, &view_events, c);
+    if (!c->view)
         mcp_call_finish(c, NULL);
-    }
 }
 
 static void on_fail(void *user, const struct ck_err *err)

@@ -12,6 +12,8 @@
 #define TYPE_MAX 200
 #define TEXT_MIN 100
 #define TEXT_MAX (64 * 1024 * 1024)
+#define EDGE_MIN 16
+#define EDGE_MAX 16384
 
 static bool is_type(const json_t *v)
 {
@@ -36,25 +38,33 @@ static int types_field(json_t *o, struct v1_output *out, struct ck_err *err)
     return 0;
 }
 
+// A whole number in bounds, 0 when absent; what it bounds is not bounded then.
+static int64_t bound_field(json_t *o, const char *key, int64_t min, int64_t max, struct ck_err *err)
+{
+    const json_t *v = json_object_get(o, key);
+    int64_t n = ck_json_int(o, key, 0, err);
+    if (!err->status && v && !json_is_null(v) && (n < min || n > max))
+        ck_fail(err, 400, "bad_field", "field \"output.%s\" must be a whole number from %lld to %lld", key,
+                (long long)min, (long long)max);
+    return n;
+}
+
 int v1_output_parse(json_t *o, struct v1_output *out, struct ck_err *err)
 {
-    static const char *const known[] = {"strip_ansi", "max_text_bytes", "mime_types", NULL};
+    static const char *const known[] = {"strip_ansi", "max_text_bytes", "mime_types", "max_image_edge", NULL};
     memset(out, 0, sizeof *out);
     if (!json_is_object(o))
         return ck_fail(err, 400, "bad_field", "field \"output\" must be an object");
     if (v1_body_only(o, "\"output\"", known, err))
         return -1;
     out->strip_ansi = ck_json_bool(o, "strip_ansi", false, err);
-    out->max_text_bytes = ck_json_int(o, "max_text_bytes", 0, err);
+    out->max_text_bytes = err->status ? 0 : bound_field(o, "max_text_bytes", TEXT_MIN, TEXT_MAX, err);
+    out->max_image_edge = err->status ? 0 : (int)bound_field(o, "max_image_edge", EDGE_MIN, EDGE_MAX, err);
     if (err->status)
         return -1;
-    const json_t *max = json_object_get(o, "max_text_bytes");
-    if (max && !json_is_null(max) && (out->max_text_bytes < TEXT_MIN || out->max_text_bytes > TEXT_MAX))
-        return ck_fail(err, 400, "bad_field", "field \"output.max_text_bytes\" must be a whole number from %d to %d",
-                       TEXT_MIN, TEXT_MAX);
     if (types_field(o, out, err))
         return -1;
-    out->wanted = out->strip_ansi || out->max_text_bytes || out->mime_types;
+    out->wanted = out->strip_ansi || out->max_text_bytes || out->mime_types || out->max_image_edge;
     return 0;
 }
 
@@ -134,9 +144,8 @@ static int traceback(const struct v1_output *w, json_t *error)
     return 0;
 }
 
-int v1_output_apply(const struct v1_output *o, struct ck_slice finished, struct ck_buf *out)
+int v1_output_apply(const struct v1_output *o, json_t *cell)
 {
-    CK_CLEAN_JSON json_t *cell = json_loadb((const char *)finished.p, finished.n, JSON_ALLOW_NUL, NULL);
     size_t i;
     json_t *d;
     if (!json_is_object(cell) || stream_member(o, cell, "stdout", "stdout_bytes") ||
@@ -147,7 +156,5 @@ int v1_output_apply(const struct v1_output *o, struct ck_slice finished, struct 
             return -1;
     if (json_is_object(json_object_get(cell, "result")) && bundle(o, json_object_get(cell, "result")))
         return -1;
-    if (traceback(o, json_object_get(cell, "error")))
-        return -1;
-    return ck_json_dump(cell, out);
+    return traceback(o, json_object_get(cell, "error"));
 }

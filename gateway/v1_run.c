@@ -1,6 +1,7 @@
 // POST /v1/sessions/{id}/cells: runs code and answers with the finished cell, or streams its events.
 // The cell itself is cell_run.c's; this file reads the request and writes the answer.
 #include "gateway/cell_run.h"
+#include "gateway/cell_view.h"
 #include "gateway/v1.h"
 
 #include "common/ck_json.h"
@@ -9,23 +10,23 @@
 #include <string.h>
 
 struct v1_run {
-    struct http_req *r;         // NULL when the client left while its answer was rewritten
+    struct http_req *r; // NULL when the client left while its answer was rewritten
+    struct session *s;  // ref, once the cell has been sent
     struct cell_run *run;
+    struct cell_view *view;
     struct v1_cell_body body; // until the run has it
-    bool sse, streaming, rewriting;
-    struct v1_output output;    // what is wanted of the finished cell
-    uv_work_t work;
+    bool sse, streaming;
+    struct v1_output output; // what is wanted of the finished cell
     uint64_t seq;
-    struct ck_buf finished, wanted;
-    int rc;
+    struct ck_buf wanted;
 };
 
 static void run_free(struct v1_run *v)
 {
     v1_cell_body_free(&v->body);
     v1_output_free(&v->output);
-    ck_buf_free(&v->finished);
     ck_buf_free(&v->wanted);
+    session_unref(v->s);
     free(v);
 }
 
@@ -63,44 +64,44 @@ static void reply_done(struct v1_run *v, uint64_t seq, struct ck_slice finished)
     run_free(v);
 }
 
-// --- the cell as it is wanted: rewritten off the loop, as it may be large ------------------------------
+// --- the cell as it is wanted --------------------------------------------------------------------------
 
-static void rewrite_in_pool(uv_work_t *work)
+static int view_make(void *user, const json_t *cell)
 {
-    struct v1_run *v = work->data;
-    v->rc = v1_output_apply(&v->output, ck_buf_slice(&v->finished), &v->wanted);
+    struct v1_run *v = user;
+    return ck_json_dump(cell, &v->wanted);
 }
 
-static void rewrite_after(uv_work_t *work, int status)
+static void view_done(void *user, int rc)
 {
-    struct v1_run *v = work->data;
+    struct v1_run *v = user;
     struct ck_err err = CK_ERR_INIT;
+    v->view = NULL;
     if (!v->r) {
         run_free(v);
-    } else if (status || v->rc) {
-        ck_fail(&err, 503, "no_memory", "the gateway is out of memory; the cell has ended: look for it with GET .../cells");
+    } else if (rc) {
+        ck_fail(&err, 503, "no_memory",
+                "the gateway is out of memory; the cell has ended: look for it with GET .../cells");
         on_fail(v, &err);
     } else {
         reply_done(v, v->seq, ck_buf_slice(&v->wanted));
     }
 }
 
+static const struct cell_view_events view_events = {.make = view_make, .done = view_done};
+
 static void on_done(void *user, uint64_t seq, struct ck_slice finished)
 {
     struct v1_run *v = user;
+    v->run = NULL;
     if (!v->output.wanted) {
         reply_done(v, seq, finished);
         return;
     }
-    v->rewriting = true;
-    v->run = NULL;
     v->seq = seq;
-    v->work.data = v;
-    if (ck_buf_add(&v->finished, finished.p, finished.n) ||
-        uv_queue_work(http_gateway(v->r)->loop, &v->work, rewrite_in_pool, rewrite_after)) {
-        v->rc = -1;
-        rewrite_after(&v->work, 0);
-    }
+    v->view = cell_view_start(http_gateway(v->r), v->s, &v->output, finished, &view_events, v);
+    if (!v->view)
+        view_done(v, -1);
 }
 
 static int on_event(void *user, const json_t *h, const struct ck_frame *f, const struct v1_event *ev)
@@ -144,8 +145,10 @@ static void on_gone(struct http_req *r, void *user)
     (void)r;
     struct v1_run *v = user;
     v->r = NULL;
-    if (v->rewriting)
+    if (v->view) {
+        cell_view_hurry(v->view); // run_free() with its end
         return;
+    }
     cell_run_leave(v->run);
     run_free(v);
 }
@@ -176,6 +179,7 @@ static void parsed(struct http_req *r, void *user, int rc, const struct ck_err *
         on_fail(v, &failed);
         return;
     }
+    v->s = session_ref(s);
     http_set_user(r, v);
     http_on_gone(r, on_gone);
 }

@@ -91,16 +91,20 @@ const char v1_schemas_json[] =
     ",\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800},\"silent\":" BOOL
     ",\"stdin\":{\"oneOf\":[" STR "," ARRAY(STR) "," BOOL "]},\"output\":" REF("Output") "}},"
     "\"Output\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"strip_ansi\":" BOOL
-    ",\"max_text_bytes\":{\"type\":\"integer\",\"minimum\":100,\"maximum\":67108864},\"mime_types\":" ARRAY(STR) "}},"
+    ",\"max_text_bytes\":{\"type\":\"integer\",\"minimum\":100,\"maximum\":67108864},\"mime_types\":" ARRAY(STR)
+    ",\"max_image_edge\":{\"type\":\"integer\",\"minimum\":16,\"maximum\":16384}}},"
+    "\"Image\":{\"type\":\"object\",\"properties\":{\"type\":" STR ",\"display\":{\"type\":[\"integer\",\"string\"]},\"from\":" ARRAY(INT)
+    ",\"to\":{\"type\":[\"array\",\"null\"],\"items\":" INT "},\"message\":" STR "}},"
     "\"Artifact\":{\"type\":\"object\",\"properties\":{\"path\":" STR ",\"name\":" STR
-    ",\"change\":{\"enum\":[\"created\",\"changed\"]},\"mime\":" STR ",\"size\":" INT ",\"sha256\":" STR ",\"url\":" STR "}},"
+    ",\"change\":{\"enum\":[\"created\",\"changed\"]},\"mime\":" STR ",\"size\":" INT ",\"sha256\":" STR ",\"url\":" STR
+    ",\"display\":{\"type\":[\"integer\",\"string\"]}}},"
     "\"CellError\":{\"type\":[\"object\",\"null\"],\"properties\":{\"ename\":" STR ",\"evalue\":" STR ",\"traceback\":" ARRAY(STR)
     ",\"traceback_plain\":" ARRAY(STR) "}},"
     "\"Cell\":{\"type\":\"object\",\"required\":[\"id\",\"status\",\"exit_code\"],\"properties\":{\"id\":" STR ",\"seq\":" ARRAY(INT)
     ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"interrupted\",\"oom\",\"kernel_died\",\"vm_died\",\"cancelled\"]}"
     ",\"exit_code\":" INT ",\"execution_count\":{\"type\":[\"integer\",\"null\"]},\"stdout\":" STR ",\"stderr\":" STR
     ",\"result\":{\"type\":[\"object\",\"null\"]},\"displays\":" ARRAY(OBJ) ",\"error\":" REF("CellError")
-    ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"artifacts_total\":" INT ",\"ended_by\":" STR ",\"detail\":" STR ",\"usage\":" OBJ ",\"truncated\":" OBJ "}},"
+    ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"artifacts_total\":" INT ",\"images\":" ARRAY(REF("Image")) ",\"ended_by\":" STR ",\"detail\":" STR ",\"usage\":" OBJ ",\"truncated\":" OBJ "}},"
     "\"CellState\":{\"oneOf\":[" REF("Cell") ",{\"type\":\"object\",\"properties\":{\"id\":" STR
     ",\"status\":{\"enum\":[\"queued\",\"running\"]}}}]},"
     "\"Stdin\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"value\":" STR ",\"eof\":" BOOL "}},"

@@ -274,7 +274,7 @@ void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended
 void br_cells_cancel_queued(struct bridge *b, const char *detail);
 void br_cells_vm_died(struct bridge *b);
 void br_cells_shut_down(struct bridge *b, const char *why); // all end as cancelled, with their output so far
-void br_cell_finish(struct bridge *b, const struct artifacts *a); // the closing cell, with what was found
+void br_cell_finish(struct bridge *b, struct artifacts *a); // the closing cell, with what was found
 
 // cell_endings.c
 void br_interrupt(struct bridge *b);         // asks the kernel to interrupt what it runs

@@ -7,6 +7,7 @@
 #include "kernel-bridge/artifacts.h"
 #include "kernel-bridge/bridge.h"
 #include "kernel-bridge/jscan.h"
+#include "kernel-bridge/shown.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,12 +36,13 @@ static int64_t peak_of(const struct bridge *b, const struct closing *how)
 }
 
 // Logs the end of a cell and lets it go.
-static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing *how, const struct artifacts *a)
+static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing *how, struct artifacts *a)
 {
     enum cell_status status = how->status;
     CK_CLEAN_BUF struct ck_buf json = CK_BUF_INIT, list = CK_BUF_INIT;
     int64_t end = c->ended_us ? c->ended_us : ck_mono_us();
     bool cpu_known = c->started_us && b->cpu_base >= 0 && b->usage.cpu_ms >= b->cpu_base;
+    shown_mark(&c->out, a);
     br_artifact_events(b, c->id, a);
     uint64_t seq = evlog_next(b->log);
     artifacts_array(a, &list);
@@ -82,7 +84,7 @@ static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_statu
     end_cell(b, c, &how, &none);
 }
 
-void br_cell_finish(struct bridge *b, const struct artifacts *a)
+void br_cell_finish(struct bridge *b, struct artifacts *a)
 {
     struct trk_cell *c = trk_active(b->trk);
     struct closing how = b->closing;

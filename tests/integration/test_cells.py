@@ -515,3 +515,54 @@ def test_a_cell_as_a_model_wants_it(api, session):
     assert done.kind == "done" and done.json()["stdout"] == c["stdout"]
     r = api.post("/v1/sessions/%s/cells" % session, {"code": "1", "output": {"max_text": 5}})
     assert r.status == 400 and "max_text" in r.json()["message"] and "max_text_bytes" in r.json()["message"]
+
+
+def test_large_pictures_are_shrunk_on_request(api, session):
+    def cell(code, **fields):
+        c = api.cell(session, code, **fields)
+        return c, [png_size(d["data"]["image/png"]) for d in c["displays"]]
+
+    code = "bigpng:4000:3000\nbigpng:1000:800\nbigpng:500:2000"
+    c, sizes = cell(code, output={"max_image_edge": 1000})
+    assert sizes == [(1000, 750), (1000, 800), (250, 1000)]
+    assert c["images"] == [{"type": "image/png", "display": 0, "from": [4000, 3000], "to": [1000, 750]},
+                           {"type": "image/png", "display": 2, "from": [500, 2000], "to": [250, 1000]}]
+    whole = api.get("/v1/sessions/%s/cells/%s" % (session, c["id"])).json()
+    assert png_size(whole["displays"][0]["data"]["image/png"]) == (4000, 3000) and "images" not in whole
+    c, sizes = cell(code, output={"max_image_edge": 5000})
+    assert sizes == [(4000, 3000), (1000, 800), (500, 2000)] and "images" not in c
+    c = api.cell(session, "bigpng:4000:3000", output={"max_image_edge": 1000, "mime_types": ["text/plain"]})
+    assert "images" not in c and c["displays"][0]["data"] == {"text/plain": "<Figure>"}
+    names = [e["name"] for e in api.get_file(session, "/var/tmp").json()["entries"]]
+    assert names == [], "temporary files stay: %s" % names
+
+
+def test_pictures_that_cannot_be_shrunk_stay_whole_and_are_named(api):
+    for lie in ("fails", "short", "other", "larger", "flood"):
+        sid = api.create()
+        c = api.cell(sid, "agent:shrink:%s\nbigpng:4000:3000" % lie, output={"max_image_edge": 1000})
+        assert c["status"] == "ok" and png_size(c["displays"][0]["data"]["image/png"]) == (4000, 3000), lie
+        assert [(i["to"], bool(i["message"])) for i in c["images"]] == [(None, True)], (lie, c["images"])
+        api.delete("/v1/sessions/" + sid)
+
+
+def test_a_client_that_leaves_while_pictures_are_shrunk_does_no_harm(api, session):
+    code = {"code": "agent:shrink:hang\nbigpng:4000:3000", "output": {"max_image_edge": 1000}}
+    stream = api.events("POST", "/v1/sessions/%s/cells" % session, code)
+    next(e for e in stream if e.kind == "display")
+    wait_for("the cell's end", 20, lambda: api.session(session)["state"] == "idle")
+    stream.close()
+    assert api.cell(session, "print:x")["stdout"] == "x\n"
+
+
+def test_a_file_that_was_shown_inline_says_so(api, session):
+    c = api.cell(session, "png\nprint:x\npngfile:chart.png\ntouch:other.txt:5")
+    marks = {a["name"]: a.get("display") for a in c["artifacts"]}
+    assert marks == {"chart.png": 0, "other.txt": None}, c["artifacts"]
+    assert api.cell(session, "pngfile:again.png")["artifacts"][0].get("display") is None
+
+
+def png_size(base64_text):
+    import base64
+    import struct
+    return struct.unpack(">II", base64.b64decode(base64_text)[16:24])

@@ -1,6 +1,8 @@
 """The MCP door as bytes on the wire: both eras, their sessions, and everything that a client can get
 wrong. What the real SDKs make of it is tests/clients/mcp.mjs."""
+import base64
 import json
+import struct
 import subprocess
 import threading
 import time
@@ -134,6 +136,23 @@ def test_results_hold_text_pictures_links_and_errors(legacy):
     assert r["isError"] is True and "ValueError: told" in text(r)[0]
     r = legacy.call("run_python", code="print:a\nsleep:60000", timeout_s=0.5)
     assert r["isError"] is True and text(r)[-1].startswith("The code ended: timeout")
+
+
+def test_a_picture_is_shown_once_and_not_larger_than_models_look_at(legacy):
+    r = legacy.call("run_python", code="bigpng:4000:3000\npng\npngfile:chart.png")
+    assert [c["type"] for c in r["content"]] == ["image", "image", "text"]
+    head = base64.b64decode(r["content"][0]["data"])
+    assert struct.unpack(">II", head[16:24]) == (1568, 1176)
+    assert text(r) == ["created file /home/user/chart.png (image/png, 69 bytes, a picture shown above)"]
+    big = head[:16] + struct.pack(">II", 3136, 100) + head[24:]
+    legacy.call("write_file", path="big.png", content=base64.b64encode(big).decode(), encoding="base64")
+    r = legacy.call("read_file", path="big.png")
+    assert struct.unpack(">II", base64.b64decode(r["content"][0]["data"])[16:24]) == (1568, 50)
+    r = legacy.call("run_python", code="agent:shrink:fails\nbigpng:4000:3000")
+    assert [c["type"] for c in r["content"]] == ["image", "text"] and r["isError"] is False
+    assert "4000 x 3000" in text(r)[0]
+    r = legacy.call("read_file", path="big.png")
+    assert [c["type"] for c in r["content"]] == ["image", "text"] and "3136 x 100" in text(r)[0]
 
 
 def test_an_old_client_gets_no_kind_of_content_that_it_does_not_know(gateway):

@@ -2,6 +2,7 @@
 #include "common/ck_json.h"
 #include "kernel-bridge/cellbook.h"
 #include "kernel-bridge/celljson.h"
+#include "kernel-bridge/shown.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -449,6 +450,40 @@ static void a_cell_of_the_book_can_be_told_anew(void **state)
     assert_int_equal(book.bytes, 0);
 }
 
+// An artifact of the cell as artifacts_read() writes it.
+static void artifact(struct artifacts *a, const char *mime, int size, const char *sha256)
+{
+    ck_buf_printf(&a->json[a->n++], "{\"path\":\"/x\",\"mime\":\"%s\",\"size\":%d,\"sha256\":\"%s\",\"url\":\"u\"}",
+                  mime, size, sha256);
+}
+
+static void a_file_that_was_shown_says_where(void **state)
+{
+    (void)state;
+    static const char foo[] = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"; // of foo
+    static const char other[] = "fcde2b2edba56bf408601fb721fe9b5c338d10ee429ea04fae5511b68fbf8fb9"; // of bar
+    static const char svg[] = "6d2dcfa37331dc57ce1be0ab4f9a65ca9a1e9d36b0f8e4f9a1fd7f2a0a5b1a0f"; // of something else
+    struct cout c;
+    struct artifacts a = {.n = 0};
+    cout_init(&c, 1 << 20);
+    cout_message(&c, "display_data", ck_slice_str("{\"data\":{\"text/plain\":\"Zm9v\"},\"metadata\":{}}"));
+    cout_message(&c, "execute_result", ck_slice_str("{\"data\":{\"image/png\":\"YmFy\"},\"metadata\":{},\"execution_count\":1}"));
+    cout_message(&c, "display_data", ck_slice_str("{\"data\":{\"image/png\":\"Zm\\n9v\\n\"},\"metadata\":{}}"));
+    artifact(&a, "image/png", 3, foo);
+    artifact(&a, "text/plain", 3, foo);
+    artifact(&a, "image/png", 3, svg);
+    artifact(&a, "image/jpeg", 3, other);
+    shown_mark(&c, &a);
+    static const char *const want[] = {",\"display\":1}", ",\"url\":\"u\"}", ",\"url\":\"u\"}", ",\"display\":\"result\"}"};
+    for (unsigned i = 0; i < a.n; i++) {
+        size_t n = strlen(want[i]);
+        assert_true(ck_json_valid(a.json[i].p, a.json[i].n, NULL));
+        assert_memory_equal(a.json[i].p + a.json[i].n - n, want[i], n);
+    }
+    artifacts_free(&a);
+    cout_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,6 +505,7 @@ int main(void)
         cmocka_unit_test(messages_over_the_cap_are_counted_where_they_belong),
         cmocka_unit_test(an_ending_is_told_anew_and_nothing_else_changes),
         cmocka_unit_test(a_cell_of_the_book_can_be_told_anew),
+        cmocka_unit_test(a_file_that_was_shown_says_where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

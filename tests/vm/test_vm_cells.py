@@ -164,3 +164,41 @@ def test_commands_run_in_the_guest(api, shared):
 @pytest.mark.parametrize("path", ["/etc/shadow", "/proc/1/environ", "/dev/vda", "/root"])
 def test_paths_that_are_not_served(api, shared, path):
     assert api.get_file(shared, path).status in (403, 404)
+
+
+def test_pictures_are_shrunk_by_the_guests_own_pillow(api, shared):
+    code = """
+import io, os
+from PIL import Image
+from IPython.display import display, Image as Shown
+noise = Image.frombytes("RGB", (600, 450), os.urandom(600 * 450 * 3)).resize((2400, 1800))
+noise.save("photo.jpg")
+noise.convert("P").save("palette.png")
+display(Shown("photo.jpg"))
+Shown("palette.png")
+"""
+    c = api.cell(shared, code, timeout=150, output={"max_image_edge": 800, "mime_types": ["image/*"]})
+    assert c["status"] == "ok", c
+    whole = {"from": [2400, 1800], "to": [800, 600]}
+    assert c["images"] == [{"type": "image/jpeg", "display": 0, **whole}, {"type": "image/png", "display": "result", **whole}]
+    assert {a["name"]: a["display"] for a in c["artifacts"]} == {"photo.jpg": 0, "palette.png": "result"}
+    sent = base64.b64decode(c["displays"][0]["data"]["image/jpeg"]), base64.b64decode(c["result"]["image/png"])
+    assert sent[0][:3] == b"\xff\xd8\xff" and sent[1][:4] == b"\x89PNG"
+    for name, data in zip(("a.jpg", "a.png"), sent):
+        api.put_file(shared, "/home/user/" + name, data)
+    check = "from PIL import Image\nfor n in 'a.jpg', 'a.png':\n    im = Image.open(n); im.load(); print(im.size, im.format)"
+    assert api.cell(shared, check)["stdout"] == "(800, 600) JPEG\n(800, 600) PNG\n"
+    names = [e["name"] for e in api.get_file(shared, "/var/tmp").json()["entries"]]
+    assert not [n for n in names if n.startswith(".cellkeep")], names
+
+
+def test_bytes_that_only_look_like_a_picture_stay_whole(api, shared):
+    code = """
+from IPython.display import display
+png = b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR" + (100000).to_bytes(4, "big") * 2 + b"rubbish" * 100
+import base64
+display({"image/png": base64.b64encode(png).decode(), "text/plain": "bomb"}, raw=True)
+"""
+    c = api.cell(shared, code, output={"max_image_edge": 800}, timeout=150)
+    assert c["status"] == "ok" and [i["to"] for i in c["images"]] == [None], c
+    assert api.cell(shared, "print('alive')")["stdout"] == "alive\n"

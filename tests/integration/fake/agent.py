@@ -68,7 +68,7 @@ class Tree:
     def changes(self):
         with self.lock:
             files = [{**named("path", p), "size": len(self.files[p][0]), "mtime_ns": self.files[p][1], "change": c,
-                      "mime": "text/plain", "sha256": hashlib.sha256(self.files[p][0]).hexdigest()}
+                      "mime": "image/png" if p.endswith(".png") else "text/plain", "sha256": hashlib.sha256(self.files[p][0]).hexdigest()}
                      for p, c in sorted(self.changed.items()) if p in self.files]
             self.changed.clear()
         return {"files": files[:200], "count": len(files), "scan_truncated": False}
@@ -281,6 +281,14 @@ class Agent(threading.Thread):
 
         def run():
             code, timed_out = 0, False
+            if words[:1] == ["/usr/bin/python3"] and len(words) == 6:
+                if "shrink:hang" in self.lies:
+                    return
+                code, out = self.shrink(words[4], int(words[5]))
+                for i in range(0, len(out), 60000):
+                    self.push({"ev": "out", "pid": pid, "stream": "stdout"}, out[i:i + 60000])
+                self.push({"ev": "exit", "pid": pid, "code": code, "timed_out": False})
+                return
             if words[:1] == ["echo"]:
                 self.push({"ev": "out", "pid": pid, "stream": "stdout"}, (" ".join(words[1:]) + "\n").encode())
             elif words[:1] == ["cat"]:
@@ -299,6 +307,27 @@ class Agent(threading.Thread):
 
         threading.Thread(target=run, daemon=True).start()
         return {"pid": pid}, b""
+
+    def shrink(self, path, edge):
+        """What the gateway's program for pictures would print: here a smaller header is a smaller picture."""
+        packed, at, out = self.tree.files.pop(path)[0], 0, b""
+        while at < len(packed):
+            n = int.from_bytes(packed[at:at + 4], "big")
+            picture = packed[at + 4:at + 4 + n]
+            w, h = (int.from_bytes(picture[i:i + 4], "big") for i in (16, 20))
+            w, h = (max(1, v * edge // max(w, h)) for v in (w, h))
+            if "shrink:larger" in self.lies:
+                w = edge + 1
+            small = picture[:16] + w.to_bytes(4, "big") + h.to_bytes(4, "big") + picture[24:]
+            if "shrink:other" in self.lies:  # a JPEG instead
+                small = b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x08\x00\x08\x03"
+            out += len(small).to_bytes(4, "big") + small
+            at += 4 + n
+        if "shrink:short" in self.lies:
+            out = out[:-1]
+        if "shrink:flood" in self.lies:
+            out = b"\0" * (30 << 20)
+        return int("shrink:fails" in self.lies), out
 
     def op_command_kill(self, h, payload):
         self.push({"ev": "exit", "pid": h["pid"], "signal": 9, "timed_out": False})

@@ -458,6 +458,18 @@ def c_png(k):
                              "metadata": {}, "transient": {}})
 
 
+def c_big_png(k, width, height):
+    import base64
+    png = PNG[:16] + int(width).to_bytes(4, "big") + int(height).to_bytes(4, "big") + PNG[24:]
+    k.iopub("display_data", {"data": {"image/png": base64.encodebytes(png).decode(), "text/plain": "<Figure>"},
+                             "metadata": {}, "transient": {}})
+
+
+def c_png_file(k, name):
+    """The picture that `png` displays, as a file."""
+    k.machine.agent.tree.put("/home/user/" + name, PNG)
+
+
 def c_error(k, ename="ValueError", evalue="told to fail"):
     raise Failed(ename, evalue)
 
@@ -498,6 +510,8 @@ COMMANDS = {
     "touch_many": c_touch_many,                                      # touch_many:N
     "display": c_display,                                            # display:MIME:BYTES
     "png": c_png,
+    "bigpng": c_big_png,                                             # bigpng:WIDTH:HEIGHT  as the header says
+    "pngfile": c_png_file,                                           # pngfile:NAME
     "mute": c_mute,                                                  # mute[:MS]  the publishing socket closes then
     "lag": lambda k, ms: setattr(k, "lag", int(ms) / 1000),          # lag:MS  of all on iopub from now on
     "slowstart": lambda k, ms: setattr(k, "slow_start", int(ms) / 1000),  # slowstart:MS  of all later cells
