@@ -25,6 +25,7 @@ for d in jupyterclient openwebui sockets; do
     run $d /usr/bin/python3 "$here/$d.py" "$url" "$token"
 done
 run mcp node "$here/mcp.mjs" "$url" "$token" "$here/../../${CELLKEEP_BUILD:-build}/cellkeep"
+run examples node "$here/examples.mjs" "$url" "$token" "$here/../../${CELLKEEP_BUILD:-build}/cellkeep"
 run frontends sh "$here/frontends.sh" "$url" "$token"
 
 passed=$(grep -c '^ok ' "$out")
