@@ -27,9 +27,35 @@ void conn_kill(struct http_conn *c)
     lws_callback_on_writable(c->wsi);
 }
 
+// What is said in one turn of the loop goes out in one write at its end, straight to the socket, which
+// takes it nearly always. One that does not, or that has more than one write's worth, is left to lws and
+// its polling: that alone costs three system calls a write.
 void conn_want_write(struct http_conn *c)
 {
-    lws_callback_on_writable(c->wsi);
+    struct http_server *s = c->srv;
+    if (s->flushing || lws_partial_buffered(c->wsi)) {
+        lws_callback_on_writable(c->wsi);
+    } else if (!c->wants) {
+        c->wants = true;
+        c->wants_prev = NULL;
+        c->wants_next = s->wants;
+        if (s->wants)
+            s->wants->wants_prev = c;
+        s->wants = c;
+    }
+}
+
+static void wants_no_more(struct http_conn *c)
+{
+    if (!c->wants)
+        return;
+    c->wants = false;
+    if (c->wants_prev)
+        c->wants_prev->wants_next = c->wants_next;
+    else
+        c->srv->wants = c->wants_next;
+    if (c->wants_next)
+        c->wants_next->wants_prev = c->wants_prev;
 }
 
 void conn_update_rx(struct http_conn *c)
@@ -251,6 +277,20 @@ static int on_writable(struct http_conn *c)
     return 0;
 }
 
+void conn_flush_all(struct http_server *s)
+{
+    s->flushing = true;
+    while (s->wants) {
+        struct http_conn *c = s->wants;
+        wants_no_more(c);
+        if (lws_partial_buffered(c->wsi))
+            lws_callback_on_writable(c->wsi);
+        else if (!c->killed && on_writable(c) < 0)
+            conn_kill(c);
+    }
+    s->flushing = false;
+}
+
 static void after_write(struct http_conn *c)
 {
     conn_update_rx(c);
@@ -289,6 +329,7 @@ static void on_closed(struct http_conn *c)
     if (c->next)
         c->next->prev = c->prev;
     s->nconns--;
+    wants_no_more(c);
     if (c->ws)
         ws_settle(c->ws); // a reset leaves the client's last words in the socket
     c->killed = true;
@@ -303,6 +344,7 @@ static void on_closed(struct http_conn *c)
         access_log(c->req, 0);
         req_gone(c->req);
     }
+    wants_no_more(c);
     c->req = NULL;
     c->srv = NULL;
     if (s->draining && !s->nconns)

@@ -46,6 +46,8 @@ enum conn_state { CONN_HEAD, CONN_BODY, CONN_WAIT, CONN_FLUSH, CONN_LINGER, CONN
 
 struct http_conn {
     struct http_conn *next, *prev;
+    struct http_conn *wants_next, *wants_prev; // in the server's list of those that want to write
+    bool wants;
     struct http_server *srv;
     struct lws *wsi;
     enum conn_state state;
@@ -145,6 +147,9 @@ struct http_server {
     bool ticking; // the uv handles are live
     bool closing;
     struct http_conn *conns;
+    struct http_conn *wants; // written to before the loop sleeps
+    uv_prepare_t flush;
+    bool flushing;
     struct ws_conn *orphans; // accepted after their client had left
     size_t nconns, nws;
     int port;
@@ -158,7 +163,8 @@ struct http_server {
 // http_conn.c
 int conn_lws_callback(struct lws *wsi, enum lws_callback_reasons why, void *user, void *in, size_t len);
 void conn_kill(struct http_conn *c);        // cut; the close callback does the rest
-void conn_want_write(struct http_conn *c);
+void conn_want_write(struct http_conn *c);  // soon, from the loop
+void conn_flush_all(struct http_server *s);
 void conn_update_rx(struct http_conn *c);   // POLLIN on or off, by the flags
 void conn_process(struct http_conn *c);     // what is in c->in, by the state
 void conn_queue_check(struct http_conn *c); // after appending to c->out: write, cap

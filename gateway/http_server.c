@@ -191,6 +191,8 @@ static void on_tick(uv_timer_t *t)
     }
 }
 
+static void on_prepare(uv_prepare_t *h) { conn_flush_all(h->data); }
+
 static void raise_descriptor_limit(void)
 {
     struct rlimit rl;
@@ -233,6 +235,10 @@ int http_server_start(uv_loop_t *loop, const struct http_server_options *opt, st
     uv_timer_init(loop, &s->tick);
     s->tick.data = s;
     uv_timer_start(&s->tick, on_tick, 1000, 1000);
+    uv_prepare_init(loop, &s->flush);
+    s->flush.data = s;
+    uv_prepare_start(&s->flush, on_prepare);
+    uv_unref((uv_handle_t *)&s->flush);
     s->ticking = true;
     *out = s;
     return 0;
@@ -308,8 +314,10 @@ void http_server_close(struct http_server *s)
     if (!s)
         return;
     close_listeners(s);
-    if (s->ticking)
+    if (s->ticking) {
         uv_close((uv_handle_t *)&s->tick, NULL);
+        uv_close((uv_handle_t *)&s->flush, NULL);
+    }
     s->ticking = false;
     if (s->lws && !s->closing)
         lws_context_destroy(s->lws); // its libuv handles close as the loop turns

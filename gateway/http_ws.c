@@ -299,7 +299,10 @@ void ws_before_write(struct ws_conn *w)
     for (int i = 0; i < ASK_BYTES; i++)
         payload[i] = (uint8_t)(at >> (8 * i));
     w->asked = at;
-    send_control(w, WS_PING, payload, sizeof payload);
+    uint8_t head[10];
+    size_t n = ws_frame_head(head, true, WS_PING, sizeof payload);
+    if (out_copy(&w->conn->out, head, n) || out_copy(&w->conn->out, payload, sizeof payload))
+        conn_kill(w->conn);
 }
 
 uint64_t ws_asked(const struct ws_conn *w)

@@ -21,6 +21,7 @@ static void send_out(struct jup_socket *k, const struct jup_out *m)
     }
     if (ws_send_blob(k->ws, !text, b, 0, b->n) == 1 && k->link)
         bridge_link_pause(k->link);
+    k->said = ws_position(k->ws);
     ck_blob_unref(b);
 }
 
@@ -154,6 +155,6 @@ void jup_deliver(struct jup_socket *k, const json_t *h, const struct ck_frame *f
     // A gap counts as delivered with the message that it is told with.
     if (k->gap_count)
         return;
-    jup_ack_given(&k->ack, k->last_seq, ws_position(k->ws), ws_asked(k->ws));
+    jup_ack_given(&k->ack, k->last_seq, k->said, ws_asked(k->ws));
     jup_position_given(k);
 }

@@ -31,8 +31,12 @@ static void tell(struct jup_socket *k, uint64_t sent)
 
 void jup_position_given(struct jup_socket *k)
 {
-    if (k->ws && jup_ack_pending(&k->ack))
+    if (!k->ws || !jup_ack_pending(&k->ack))
+        return;
+    if (k->said > ws_confirmed(k->ws))
         ws_confirm(k->ws);
+    else
+        jup_position_confirmed(k); // an event that the client does not get, behind what it has
 }
 
 static void on_ack_timer(uv_timer_t *t)

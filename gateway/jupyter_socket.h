@@ -53,6 +53,7 @@ struct jup_socket {
     uint64_t first_seq; // LISTENING: what a new consumer would see first
     int retries;
     struct jup_ack ack;
+    uint64_t said; // place in the output after the last message
     int64_t acked_ms; // when the bridge was last told what is sure
     struct {
         uint64_t told;    // the last `sent` that the bridge was told

@@ -168,12 +168,17 @@ void conn_send(struct conn *c, struct ck_blob *frame)
     conn_pump(c);
 }
 
-static void on_written(uv_write_t *w, int status)
+static void drop_batch(struct conn *c)
 {
-    struct conn *c = w->data;
     for (unsigned i = 0; i < c->batch_n; i++)
         ck_blob_unref(c->batch[i]);
     c->batch_n = 0;
+}
+
+static void on_written(uv_write_t *w, int status)
+{
+    struct conn *c = w->data;
+    drop_batch(c);
     if (status < 0 && c->reading && !c->closing)
         return; // its last words may still be unread: the end is found by reading
     c->writing = false;
@@ -201,12 +206,9 @@ static struct ck_blob *next_frame(struct conn *c, size_t bytes)
     return c->attached && bytes < CONN_BATCH_BYTES ? conn_next_event(c) : NULL;
 }
 
-void conn_pump(struct conn *c)
+static size_t gather(struct conn *c, uv_buf_t bufs[CONN_BATCH_MAX])
 {
-    uv_buf_t bufs[CONN_BATCH_MAX];
     size_t bytes = 0;
-    if (c->writing || c->closing)
-        return;
     while (c->batch_n < CONN_BATCH_MAX) {
         struct ck_blob *b = next_frame(c, bytes);
         if (!b)
@@ -215,12 +217,40 @@ void conn_pump(struct conn *c)
         c->batch[c->batch_n++] = b;
         bytes += b->n;
     }
-    if (!c->batch_n)
-        return;
-    c->writing = true;
-    if (uv_write(&c->write, (uv_stream_t *)&c->pipe, bufs, c->batch_n, on_written)) {
-        c->writing = false;
-        conn_close(c);
+    return bytes;
+}
+
+// What the socket takes at once: nearly always all of it, without a turn of the loop. Not while jobs
+// wait to be told that something went out. Returns how many of bufs are done; what is left of the next
+// one is in it.
+static unsigned write_now(struct conn *c, uv_buf_t *bufs)
+{
+    int n = c->jobs ? 0 : uv_try_write((uv_stream_t *)&c->pipe, bufs, c->batch_n);
+    size_t left = n > 0 ? (size_t)n : 0;
+    unsigned i = 0;
+    for (; i < c->batch_n && left >= bufs[i].len; i++)
+        left -= bufs[i].len;
+    if (left) {
+        bufs[i].base += left;
+        bufs[i].len -= left;
+    }
+    return i;
+}
+
+void conn_pump(struct conn *c)
+{
+    uv_buf_t bufs[CONN_BATCH_MAX];
+    for (int at_once = 0; !c->writing && !c->closing && gather(c, bufs); at_once++) {
+        unsigned done = at_once < CONN_AT_ONCE ? write_now(c, bufs) : 0;
+        if (done == c->batch_n) {
+            drop_batch(c);
+            continue;
+        }
+        c->writing = true;
+        if (uv_write(&c->write, (uv_stream_t *)&c->pipe, bufs + done, c->batch_n - done, on_written)) {
+            c->writing = false;
+            conn_close(c);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 #define CONN_BATCH_MAX 64                // frames of one write
 #define CONN_BATCH_BYTES (512 * 1024)    // events of one write, unless the first is larger
+#define CONN_AT_ONCE 4                   // writes of one connection before the others have their turn
 #define CONN_BACKFILLS_MAX 16
 
 struct service {

@@ -1,5 +1,5 @@
 // libzmq and libuv together. ZMQ_FD is edge-triggered and says only "something may have changed":
-// after every receive *and every send* ZMQ_EVENTS has to be asked until it is empty, or a message
+// after every receive *and every send* it has to be received from until it is empty, or a message
 // waits for the next one to come. A turn that stops early, at its budget, and every send re-arm an
 // idle handle, which makes the loop come back after everybody else had a turn.
 #include "kernel-bridge/zsock.h"
@@ -103,14 +103,12 @@ static void turn(struct zs *z)
 {
     size_t bytes = 0;
     for (unsigned i = 0; i < ZS_TURN_MESSAGES && bytes < ZS_TURN_BYTES && !z->closed; i++) {
-        int events = 0;
-        size_t len = sizeof events;
         bool truncated;
-        if (zmq_getsockopt(z->sock, ZMQ_EVENTS, &events, &len) || !(events & ZMQ_POLLIN)) {
+        size_t n = receive(z, &truncated, &bytes);
+        if (!n && !truncated) { // a receive that finds nothing has looked at all that was signalled, as ZMQ_EVENTS does
             uv_idle_stop(&z->again);
             return;
         }
-        size_t n = receive(z, &truncated, &bytes);
         if (n)
             z->on_message(z->user, z->slice, n, truncated);
         release(z, n);
