@@ -181,14 +181,16 @@ int ws_send_blob(struct ws_conn *w, bool binary, struct ck_blob *b, size_t off, 
 size_t ws_queued(const struct ws_conn *w);
 // Delivery, as places in the output. ws_position: right after what was given to ws_send() so far.
 // ws_confirm: asks the client, by a ping in the same write as what was given so far, whether it has it;
-// cheap, only one ping is on its way. ws_confirmed: up to where its pongs say that its library has taken
+// cheap, and a client that does not answer is not asked again. ws_confirmed: up to where its pongs say that its library has taken
 // it. What TCP acknowledged says nothing of that: a proxy may stand between, or the program not read.
 // ws_settle: for the end of a connection, in on_close or before a ws_close(): takes what the client has
 // said and was not read yet (on_message and on_confirmed may come from inside), then as ws_confirmed; a
 // pong that was cut off counts. Never more than the client has.
 // ws_written: up to where the output has left this host: it will arrive, even when this process is
 // killed, unless the network or the client's host is gone. ws_arrived: up to where the client's host
-// has acknowledged it (whether its program will read it is not known). While the socket is open.
+// has acknowledged it (whether its program will read it is not known). Both end at the second question that
+// is not answered: with its answer a client may find the connection broken and read no further. While the
+// socket is open.
 uint64_t ws_position(const struct ws_conn *w);
 void ws_confirm(struct ws_conn *w);
 uint64_t ws_asked(const struct ws_conn *w); // the place of the last question, answered or not

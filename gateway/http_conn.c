@@ -277,6 +277,14 @@ static int on_writable(struct http_conn *c)
     return 0;
 }
 
+// The client is gone; what it said before is still there to be read.
+static void conn_broken(struct http_conn *c)
+{
+    if (c->ws)
+        ws_settle(c->ws);
+    conn_kill(c);
+}
+
 void conn_flush_all(struct http_server *s)
 {
     s->flushing = true;
@@ -286,7 +294,7 @@ void conn_flush_all(struct http_server *s)
         if (lws_partial_buffered(c->wsi))
             lws_callback_on_writable(c->wsi);
         else if (!c->killed && on_writable(c) < 0)
-            conn_kill(c);
+            conn_broken(c);
     }
     s->flushing = false;
 }

@@ -20,6 +20,7 @@
 #include "gateway/http_out.h"
 #include "gateway/http_server.h"
 #include "gateway/router.h"
+#include "gateway/ws_asks.h"
 #include "gateway/ws_codec.h"
 
 #include <libwebsockets.h>
@@ -127,8 +128,9 @@ struct ws_conn {
     int close_code;    // received or sent, 1006 = none
     bool close_sent, close_received;
     uint64_t position;  // as ws_position() says, once conn is NULL
-    bool confirm;       // a question goes out with the next write, or when the last one is answered
-    uint64_t asked, confirmed; // places: of the last question, and of the last answer
+    bool confirm;       // a question goes out with the next write at which one may be asked
+    struct ws_asks asks;
+    uint64_t confirmed; // the place of the last answer
     uint64_t dropped;  // bytes that were not even queued, because the connection was ending
 };
 

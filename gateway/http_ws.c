@@ -135,7 +135,7 @@ static void on_pong(struct ws_conn *w, struct ck_slice payload)
         return;
     for (int i = ASK_BYTES - 1; i >= 0; i--)
         at = at << 8 | payload.p[i];
-    if (at == w->asked && at > w->confirmed)
+    if (ws_asks_answer(&w->asks, at))
         confirmed(w, at);
 }
 
@@ -285,20 +285,21 @@ void ws_confirm(struct ws_conn *w)
 }
 
 // The question joins the messages it is about: whoever has taken it has taken them, and a program that
-// takes both at once answers before it can do anything else. Only one question is on its way: a client that
-// answers into a connection that broke meanwhile must not find it out before it has read what came.
+// takes both at once answers before it can do anything else, so that nothing it was handed is in doubt when it
+// closes or dies.
 void ws_before_write(struct ws_conn *w)
 {
     uint64_t at = ws_position(w);
     uint8_t payload[ASK_BYTES];
-    if (!w->confirm || w->asked > w->confirmed)
+    int64_t now = ck_mono_ms();
+    if (!w->confirm || !ws_asks_may(&w->asks, now))
         return;
     w->confirm = false;
-    if (w->close_sent || at == w->asked)
+    if (w->close_sent || at == w->asks.last)
         return;
     for (int i = 0; i < ASK_BYTES; i++)
         payload[i] = (uint8_t)(at >> (8 * i));
-    w->asked = at;
+    ws_asks_add(&w->asks, at, now);
     uint8_t head[10];
     size_t n = ws_frame_head(head, true, WS_PING, sizeof payload);
     if (out_copy(&w->conn->out, head, n) || out_copy(&w->conn->out, payload, sizeof payload))
@@ -307,7 +308,7 @@ void ws_before_write(struct ws_conn *w)
 
 uint64_t ws_asked(const struct ws_conn *w)
 {
-    return w->asked;
+    return w->asks.last;
 }
 
 uint64_t ws_confirmed(const struct ws_conn *w)
@@ -326,8 +327,14 @@ static uint64_t given_less(const struct http_conn *c, unsigned long request)
     return out > (uint64_t)held ? out - (uint64_t)held : 0;
 }
 
-uint64_t ws_written(const struct ws_conn *w) { return w->conn ? given_less(w->conn, SIOCOUTQNSD) : 0; }
-uint64_t ws_arrived(const struct ws_conn *w) { return w->conn ? given_less(w->conn, SIOCOUTQ) : 0; }
+static uint64_t known(const struct ws_conn *w, unsigned long request)
+{
+    uint64_t at = w->conn ? given_less(w->conn, request) : 0, sure = ws_asks_second(&w->asks);
+    return at < sure ? at : sure;
+}
+
+uint64_t ws_written(const struct ws_conn *w) { return known(w, SIOCOUTQNSD); }
+uint64_t ws_arrived(const struct ws_conn *w) { return known(w, SIOCOUTQ); }
 
 // The beginning of a pong with our payload's length.
 static bool pong_begun(const struct ws_rx *rx)
@@ -358,8 +365,9 @@ uint64_t ws_settle(struct ws_conn *w)
     }
     c->in_input = false;
     c->rx_paused = paused;
-    if (w->asked > w->confirmed && pong_begun(&w->rx))
-        confirmed(w, w->asked);
+    uint64_t oldest = ws_asks_oldest(&w->asks);
+    if (oldest && pong_begun(&w->rx) && ws_asks_answer(&w->asks, oldest))
+        confirmed(w, oldest);
     return w->confirmed;
 }
 

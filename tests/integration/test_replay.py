@@ -279,3 +279,23 @@ def test_an_answer_behind_output_that_nobody_reads_counts(gateway, session):
     again = seen_again(gateway, session, f)
     assert stdout(again) == ("x" * 59999 + "\n") * 300 + "again\n"
     assert not {m["header"]["msg_id"] for m in again} & set(f.ids)
+
+
+def test_an_answer_counts_although_the_gateway_is_just_writing(gateway, session):
+    """The connection breaks under a write, before the gateway has read the answer that came first."""
+    key = Frames(gateway, session)
+    key.ws.pong(key.run_to_the_last_question("print:warm").data)
+    key.sock.send("execute_request", {"code": "flood:60000:200", "silent": False})
+    f, confirmed, text = key, set(), []
+    for _ in range(120):
+        ping = f.until(lambda x: x.opcode == websocket.ABNF.OPCODE_PING and len(x.data) == 8)
+        pong = websocket.ABNF(1, 0, 0, 0, websocket.ABNF.OPCODE_PONG, 1, ping.data).format()
+        f.ws.sock.sendall(pong)
+        f.cut("reset")
+        assert not confirmed & set(f.ids), "the client had confirmed it"
+        assert len(f.ids) == len(set(f.ids))
+        confirmed |= set(f.ids)
+        text += f.texts
+        f = Frames(gateway, session, session=key.sock.session)
+    f.cut("reset")
+    gateway.client().post("/api/kernels/%s/interrupt" % session)

@@ -1,4 +1,6 @@
-// The WebSocket codec: messages from any fragmentation, protocol errors with their close codes.
+// The WebSocket codec: messages from any fragmentation, protocol errors with their close codes; and which
+// answers to our questions count.
+#include "gateway/ws_asks.h"
 #include "gateway/ws_codec.h"
 
 #include <setjmp.h>
@@ -167,6 +169,46 @@ static void the_accept_key_is_that_of_the_standard(void **state)
     assert_int_equal(ws_accept_key("????????????????????????", out), -1);
 }
 
+static void only_what_was_asked_is_answered(void **state)
+{
+    (void)state;
+    struct ws_asks a = {.n = 0};
+    assert_false(ws_asks_answer(&a, 0));
+    assert_true(ws_asks_may(&a, 0));
+    ws_asks_add(&a, 100, 1);
+    ws_asks_add(&a, 150, 2);
+    ws_asks_add(&a, 300, 3);
+    assert_int_equal(ws_asks_oldest(&a), 100);
+    assert_int_equal(ws_asks_second(&a), 150);
+    assert_false(ws_asks_answer(&a, 200)); // more than it was asked for: a lie
+    assert_false(ws_asks_answer(&a, UINT64_MAX));
+    assert_true(ws_asks_answer(&a, 150)); // and so 100
+    assert_false(ws_asks_answer(&a, 100));
+    assert_int_equal(ws_asks_oldest(&a), 300);
+    assert_true(ws_asks_second(&a) == UINT64_MAX);
+    assert_true(ws_asks_answer(&a, 300));
+    assert_int_equal(ws_asks_oldest(&a), 0);
+    assert_int_equal(a.last, 300);
+}
+
+static void a_silent_client_is_asked_no_more(void **state)
+{
+    (void)state;
+    struct ws_asks a = {.n = 0};
+    uint64_t place = 0;
+    for (int round = 0; round < 3; round++) { // the ring turns
+        for (int i = 0; i < WS_ASKS_MAX; i++) {
+            assert_true(ws_asks_may(&a, 1000));
+            ws_asks_add(&a, ++place, 1000);
+        }
+        assert_false(ws_asks_may(&a, 1000));
+        assert_true(ws_asks_answer(&a, place - 3));
+        assert_true(ws_asks_may(&a, 1000));
+        assert_false(ws_asks_may(&a, 1000 + WS_ASKS_MS));
+        assert_true(ws_asks_answer(&a, place));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +218,8 @@ int main(void)
         cmocka_unit_test_setup(protocol_errors_are_1002, setup),
         cmocka_unit_test_setup(close_codes_are_checked, setup),
         cmocka_unit_test_setup(the_accept_key_is_that_of_the_standard, setup),
+        cmocka_unit_test(only_what_was_asked_is_answered),
+        cmocka_unit_test(a_silent_client_is_asked_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
