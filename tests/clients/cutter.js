@@ -82,16 +82,17 @@ function header(op, payload) {
   }
 }
 
-// plan(): {kind: 'fin'|'rst'|'close'|'handshake', up: bool, bytes: n} for a new WebSocket connection, or null.
-// log, of message ids, shared by all connections: confirmed (Map; the gateway was told that the
-// client has it, by which connection), repeated (sent although confirmed: how that connection ended), forwarded (Set; requests).
+// plan(): {kind: 'fin'|'rst'|'close'|'drop'|'handshake', up: bool, bytes: n} for a new WebSocket connection, or null.
+// log, of message ids, shared by all connections: confirmed (Map; the gateway was told that the client has
+// it, by which connection), repeated (sent although confirmed: how that connection ended), carrier (Map; the
+// connection by which it last came whole to the client's host), forwarded (Set; requests).
 class Cutter {
-  constructor(port, plan, log, onClean) {
+  constructor(port, plan, log, onOwn) {
     this.target = port;
     this.plan = plan;
     this.log = log;
-    this.onClean = onClean; // the client's library is to close cleanly, by itself
-    this.cuts = { fin: 0, rst: 0, close: 0, handshake: 0 };
+    this.onOwn = onOwn; // 'close' or 'drop': the client is to end it, cleanly or by letting go of its socket
+    this.cuts = { fin: 0, rst: 0, close: 0, drop: 0, handshake: 0 };
     this.server = net.createServer({ allowHalfOpen: true }, client => this.connection(client));
     this.live = new Set();
   }
@@ -101,7 +102,7 @@ class Cutter {
   }
 
   get total() {
-    return this.cuts.fin + this.cuts.rst + this.cuts.close + this.cuts.handshake;
+    return Object.values(this.cuts).reduce((a, b) => a + b, 0);
   }
 
   close() {
@@ -143,6 +144,7 @@ class Cutter {
             const before = this.log.confirmed.get(h.msg_id);
             if (before) this.log.repeated.push(before.how);
             c.unsure.push(h.msg_id);
+            this.log.carrier.set(h.msg_id, c);
           }
         }
       }),
@@ -189,18 +191,18 @@ class Cutter {
       if (!bytes.length) return;
     }
     const cut = c.cut;
-    if (!cut || cut.kind === 'clean' || c.head || (way === 'up') !== cut.up || c.done[way] + bytes.length < cut.bytes) {
+    if (!cut || cut.kind === 'over' || c.head || (way === 'up') !== cut.up || c.done[way] + bytes.length < cut.bytes) {
       c.done[way] += bytes.length;
       this.relay(c, way, bytes);
       return;
     }
     const keep = bytes.subarray(0, cut.bytes - c.done[way]);
-    if (cut.kind === 'close') {
-      c.cut = { kind: 'clean' };
-      c.how = `close ${way}`;
-      this.cuts.close++;
+    if (cut.kind === 'close' || cut.kind === 'drop') {
+      c.cut = { kind: 'over' };
+      c.how = `${cut.kind} ${way}`;
+      this.cuts[cut.kind]++;
       this.relay(c, way, bytes);
-      this.onClean();
+      this.onOwn(cut.kind);
     } else {
       this.end(c, cut.kind, keep, way);
     }

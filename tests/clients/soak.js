@@ -4,14 +4,16 @@
 //
 // Clients of @jupyterlab/services share a kernel that never stops talking (numbered lines and numbered
 // comm messages); each of them asks for completions and runs cells too. Their connections go through
-// cutter.js, which ends them at random bytes of either direction: by FIN, by RST, within the handshake,
-// and by the library's own clean close. A witness whose connection is never cut writes down what the
+// cutter.js, which ends them at random bytes of either direction: on the way, by FIN, by RST and within the
+// handshake, and by the client itself, by a clean close and by letting go of its socket. A witness whose connection is never cut writes down what the
 // kernel said; afterwards every client must have seen exactly that.
 //
-// What cannot be known: a message that the client got in the instant of a cut, so that its answer never
-// reached the gateway. It is sent again, under the same msg_id, since losing it would be worse. The
-// proxy knows which messages those are. They are counted; one that the client *had* confirmed and that
-// comes again is a fault.
+// What nobody can know: whether the client got a message when the connection is cut on the way before its
+// answer (a pong; it gives no other) has passed. To the gateway that is the same whether the message was cut
+// off or the answer was, so it either loses or repeats in one of the two; it sends again, under the same
+// msg_id. The proxy knows which messages those are: they are counted. One that the client *had* confirmed and
+// that comes again is a fault. When the client itself ends the connection its answers arrive first: then
+// what comes again is at most what it was handed in the instant before it had read the question behind it.
 console.debug = console.warn = () => {}; // the library tells each reconnection
 const WebSocket = require('ws');
 const { KernelAPI, KernelManager, ServerConnection } = require('@jupyterlab/services');
@@ -42,19 +44,21 @@ const settings = base => ServerConnection.makeSettings({
 
 // Every message, in the order of its channel, as the client's library handed it on.
 class Record {
-  constructor() {
-    this.seen = new Map(); // msg_id -> times
+  constructor(log) {
+    this.log = log;
+    this.seen = new Map(); // msg_id -> by which connection it came first
     this.iopub = [];
     this.replies = [];
-    this.twice = [];
+    this.twice = { 'on the way': 0, 'by the client': 0 }; // who ended the connection by which it came first
   }
 
   take(msg) {
     const id = msg.header.msg_id;
-    const times = (this.seen.get(id) || 0) + 1;
-    this.seen.set(id, times);
-    if (times > 1) this.twice.push(id);
-    else if (msg.channel === 'iopub') this.iopub.push(id);
+    const first = this.seen.get(id);
+    if (first) this.twice[/^(close|drop)/.test(first.how) ? 'by the client' : 'on the way']++;
+    else this.seen.set(id, this.log.carrier.get(id) || {});
+    if (first) return;
+    if (msg.channel === 'iopub') this.iopub.push(id);
     else this.replies.push(msg.parent_header.msg_id);
   }
 }
@@ -116,15 +120,15 @@ def _soak(count, pause):
 `;
 
 async function client(kernel, port, i, state) {
-  const log = { confirmed: new Map(), repeated: [], forwarded: new Set() };
-  const me = { record: new Record(), log, asked: [], answered: 0 };
+  const log = { confirmed: new Map(), repeated: [], carrier: new Map(), forwarded: new Set() };
+  const me = { record: new Record(log), log, asked: [], answered: 0 };
   const plan = () => {
     if (!state.cutting) return null;
-    const kind = random(50) === 0 ? 'handshake' : ['fin', 'rst', 'close'][random(3)];
+    const kind = random(50) === 0 ? 'handshake' : ['fin', 'rst', 'close', 'drop'][random(4)];
     const up = random(2) === 1;
     return { kind, up, bytes: 1 + random(up ? 3000 : 30000) };
   };
-  me.cutter = new Cutter(port, plan, log, () => me.kernel._ws.close());
+  me.cutter = new Cutter(port, plan, log, kind => (kind === 'close' ? me.kernel._ws.close() : me.kernel._ws.terminate()));
   const base = `http://127.0.0.1:${await me.cutter.listen()}/`;
   me.manager = new KernelManager({ serverSettings: settings(base), standby: 'never' });
   me.kernel = me.manager.connectTo({ model: { id: kernel, name: 'python3' } });
@@ -186,13 +190,13 @@ function verdict(me, i, witness) {
   const unanswered = owed.length - answered.length;
   const swapped = replies.filter((id, k) => id !== answered[k]).length;
   const text = `${record.iopub.length} iopub messages, ${owed.length} of ${me.asked.length} requests arrived, ` +
-    `${me.cutter.total} cuts ${JSON.stringify(me.cutter.cuts)}, ${record.twice.length} were in flight at a cut and sent again`;
+    `${me.cutter.total} cuts ${JSON.stringify(me.cutter.cuts)}, came again: ${JSON.stringify(record.twice)}`;
   check(`client ${i} lost nothing`, first >= 0 && lost === 0 && foreign === 0, `${lost} lost, ${foreign} unknown; ${text}`);
   check(`client ${i} saw nothing twice that it had confirmed`, log.repeated.length === 0,
     `${log.repeated.length} ${[...new Set(log.repeated)]}`);
   check(`client ${i} saw everything in order`, disorder === 0 && swapped === 0, `${disorder} iopub, ${swapped} replies`);
   check(`client ${i} has a reply to each request that arrived`, unanswered === 0, unanswered);
-  return { cuts: me.cutter.total, again: record.twice.length, messages: record.seen.size };
+  return { cuts: me.cutter.total, way: record.twice['on the way'], own: record.twice['by the client'], messages: record.seen.size };
 }
 
 async function main() {
@@ -246,8 +250,8 @@ async function main() {
       `${lines.length} lines, ${witness.comm.length} comm messages`);
   }
   const sum = key => sums.reduce((n, s) => n + s[key], 0);
-  console.log(`soak: ${sum('cuts')} cuts in ${seconds.toFixed(0)} s, ${sum('messages')} messages delivered, ` +
-    `${sum('again')} of them were in flight at a cut and came again under their msg_id`);
+  console.log(`soak: ${sum('cuts')} cuts in ${seconds.toFixed(0)} s, ${sum('messages')} messages delivered; ` +
+    `again under their msg_id: ${sum('way')} whose answer was cut off on the way, ${sum('own')} after the client's own ends`);
   for (const me of clients) {
     me.kernel.dispose();
     me.cutter.close();
