@@ -23,6 +23,7 @@ struct config {
     int memory_mb;      // of a session, unless it asks for another size
     int pool_size;      // sessions started ahead
     int max_sessions;   // in all; 0 = no limit
+    int memory_reserve_mb; // no session is started into the last of the host's memory; 0 = it may
     char *allow_origin; // NULL = not set; "*" or one origin
     char *tls_cert;     // both or none
     char *tls_key;

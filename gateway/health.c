@@ -25,6 +25,8 @@ static void readyz(struct http_req *r)
         http_reply_error(r, 503, "draining", "the gateway is shutting down");
     else if (pool_able(g->pool))
         http_reply_json(r, 200, json_pack("{s:s,s:i}", "status", "ready", "pool_ready", (int)pool_ready(g->pool)));
+    else if (pool_no_room(g->pool))
+        http_reply_error(r, 503, "no_capacity", "the host has no memory left for another session; see --memory-reserve-mb");
     else if (pool_failures(g->pool))
         http_reply_error(r, 503, "pool_failing", "virtual machines fail to start; see the gateway's log");
     else

@@ -52,6 +52,8 @@ void jup_start_failed(struct http_req *r, const struct ck_err *err)
     struct ck_err e = *err;
     if (e.status == 429)
         e.status = 403; // what kernel gateways answer, and what front-ends show to their users
+    if (e.status == 503)
+        http_header_add(r, "Retry-After", "5");
     http_reply_err(r, &e);
 }
 

@@ -8,6 +8,7 @@
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "gateway/bridge_end.h"
+#include "gateway/host_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #define READY_MS 150000 // the bridge's own is 120 s
 #define RESTORED_MS 40000
 #define UID_TRIES 64
+#define STARTING_MB 128 // what a session takes until it has answered its first cell, about
 
 int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct launcher **out, struct ck_err *err)
 {
@@ -398,11 +400,24 @@ void launch_begin(struct launch *x)
     prepare(x);
 }
 
-void launcher_start(struct launcher *l, launch_done done, void *user)
+void launcher_start(struct launcher *l, const struct layer_origin *from, launch_done done, void *user)
 {
     char id[CK_UUID_MAX];
     ck_uuid4(id);
-    launch_begin(launch_new(l, LAUNCH_POOL, launch_proc_new(l, id), done, user));
+    struct launch *x = launch_new(l, LAUNCH_POOL, launch_proc_new(l, id), done, user);
+    if (from)
+        x->from = *from;
+    launch_begin(x);
+}
+
+bool launcher_has_room(const struct launcher *l, int64_t *available_mb)
+{
+    int64_t need = l->config->memory_reserve_mb + STARTING_MB, have = host_memory_available_mb();
+    for (const struct launch *x = l->launches; x; x = x->next)
+        need += x->waiting ? 0 : STARTING_MB;
+    if (available_mb)
+        *available_mb = have;
+    return !l->config->memory_reserve_mb || have < 0 || have >= need;
 }
 
 static void stop(struct launch *x, const char *reason, const char *text)

@@ -5,6 +5,7 @@
 #include "common/ck_error.h"
 #include "common/ck_proc.h"
 #include "gateway/config.h"
+#include "gateway/layer_files.h"
 
 #include <limits.h>
 #include <uv.h>
@@ -39,10 +40,13 @@ int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct lau
 void launcher_close(struct launcher *l);
 void launcher_free(struct launcher *l); // NULL is fine
 
-// Starts a pooled bridge of a new id. done is called from the loop when the bridge has said that it
+// Starts a pooled bridge of a new id; of the template `from`, NULL = the gateway's own. done is called from the loop when the bridge has said that it
 // is ready, or with err (its process and folder are then already being removed).
 typedef void (*launch_done)(void *user, struct bridge_proc *p, const struct ck_err *err);
-void launcher_start(struct launcher *l, launch_done done, void *user);
+void launcher_start(struct launcher *l, const struct layer_origin *from, launch_done done, void *user);
+// Whether the host has the memory for one more, beside those that are starting and --memory-reserve-mb.
+// Resumes and forks ask by themselves. *available_mb (may be NULL) is what it has.
+bool launcher_has_room(const struct launcher *l, int64_t *available_mb);
 
 // Bridges that begin from a layer (docs/PROTOCOL.md section 7), a few at a time. A resume is one of the
 // paused session p, whose folder and struct it uses and leaves when it fails (the uid may change). A fork is one

@@ -40,6 +40,7 @@ struct launch {
     bool finished;
     enum launch_kind kind;
     char layer[CK_UUID_MAX]; // of a resume or fork
+    struct layer_origin from; // of a pooled one; template "" = the gateway's own
     int64_t cell_ms;         // likewise: the session's limit
     const struct launch_template *template;
     bool waiting, counted;   // a resume or fork: for its turn; has it

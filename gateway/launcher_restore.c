@@ -7,6 +7,20 @@
 
 #define RESTORES_MAX 4
 
+// Those that run may leave some; when there are none, waiting would be for nothing.
+static bool may_begin(struct launcher *l, struct launch *x)
+{
+    int64_t have;
+    if (l->nrestoring >= RESTORES_MAX)
+        return false;
+    if (launcher_has_room(l, &have))
+        return true;
+    if (!l->nrestoring)
+        ck_fail(&x->stopped, 503, "no_capacity", "the host has too little memory left for this (%lld MiB, of which %d are kept "
+                "free); pause or delete other sessions, or try again later", (long long)have, l->config->memory_reserve_mb);
+    return !l->nrestoring;
+}
+
 // Whose turn is next: the oldest that waits, resumes before forks, but first those that shall not begin.
 static struct launch *first_waiting(const struct launcher *l)
 {
@@ -25,7 +39,7 @@ static struct launch *first_waiting(const struct launcher *l)
 void launch_next(struct launcher *l)
 {
     struct launch *x;
-    while ((x = first_waiting(l)) && (x->stopped.status || l->nrestoring < RESTORES_MAX)) {
+    while ((x = first_waiting(l)) && (x->stopped.status || may_begin(l, x))) {
         x->waiting = false;
         if (x->stopped.status) {
             x->err = x->stopped;

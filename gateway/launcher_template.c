@@ -1,4 +1,4 @@
-// Which template a session is started from. A layer is restored on the template that it was made on and
+// Which template a session is started from: the gateway's, or the one that was asked for. A layer is restored on the template that it was made on and
 // on no other, so a session that was paused under an older one gets that, as long as it is in the cache.
 #include "gateway/launcher_internal.h"
 
@@ -79,9 +79,11 @@ int launch_template_choose(struct launch *x)
     struct launcher *l = x->l;
     struct layer_origin o;
     x->template = l->template;
-    if (x->kind == LAUNCH_POOL)
+    if (x->kind == LAUNCH_POOL && !x->from.template[0])
         return 0;
-    if (layer_read_origin(x->p->dir, x->layer, &o, &x->err))
+    if (x->kind == LAUNCH_POOL)
+        o = x->from;
+    else if (layer_read_origin(x->p->dir, x->layer, &o, &x->err))
         return -1;
     if (is_named(l->template->dir, o.template))
         return 0;

@@ -1,5 +1,5 @@
 // The pool. Its whole policy is in kick(): how many launches should be under way right now.
-#include "gateway/pool.h"
+#include "gateway/pool_internal.h"
 
 #include "common/ck_log.h"
 #include "common/ck_time.h"
@@ -8,36 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAITERS_MAX 64
-#define WAIT_MS 38000         // clients of jupyter-server give up after 42 s
-#define LAUNCHES_FOR_WAITERS 4
 #define REFILL_DELAY_MS 1500  // a session that was just handed out gets the processor first
+#define ROOM_POLL_MS 500      // while the host has no memory left
 #define ADOPT_MS 250          // bridges of an earlier gateway come before new ones
 #define BACKOFF_MIN_MS 1000
 #define BACKOFF_MAX_MS 30000
-
-struct waiter {
-    struct waiter *next;
-    pool_got done;
-    void *user;
-    int64_t deadline;
-};
-
-struct pool {
-    uv_loop_t *loop;
-    struct launcher *launcher;
-    uv_timer_t timer; // hands out what is ready, times waiters out, ends a back-off
-    bool timer_closed;
-    int size;
-    bool filling, closing, proven; // proven: at least one launch has worked
-    struct bridge_proc **ready; // room for `room`
-    size_t nready, room;
-    struct waiter *waiters, **waiters_end;
-    size_t nwaiters, launching, ending, failures;
-    int64_t backoff_ms, not_before;
-    void (*closed)(void *user);
-    void *closed_user;
-};
 
 static void on_timer(uv_timer_t *t);
 
@@ -80,10 +55,15 @@ size_t pool_failures(const struct pool *p)
 
 bool pool_able(const struct pool *p)
 {
-    return !p->closing && (p->nready || !p->size || (p->proven && !p->backoff_ms));
+    return !p->closing && (p->nready || (!p->no_room && (!p->size || (p->proven && !p->backoff_ms))));
 }
 
-static void soon(struct pool *p, int64_t ms)
+bool pool_no_room(const struct pool *p)
+{
+    return p->no_room;
+}
+
+void pool_soon(struct pool *p, int64_t ms)
 {
     if (!p->timer_closed)
         uv_timer_start(&p->timer, on_timer, (uint64_t)ms, 0);
@@ -100,7 +80,7 @@ static void answer_first(struct pool *p, struct bridge_proc *b, const struct ck_
     free(w);
 }
 
-static void maybe_closed(struct pool *p)
+void pool_maybe_closed(struct pool *p)
 {
     if (!p->closing || p->launching || p->ending || !p->closed)
         return;
@@ -119,11 +99,11 @@ static void on_bridge_ended(void *user)
     struct pool_ending *e = user;
     bridge_proc_free(e->b);
     e->pool->ending--;
-    maybe_closed(e->pool);
+    pool_maybe_closed(e->pool);
     free(e);
 }
 
-static void end_bridge(struct pool *p, struct bridge_proc *b)
+void pool_end_bridge(struct pool *p, struct bridge_proc *b)
 {
     struct pool_ending *e = calloc(1, sizeof *e);
     if (!e)
@@ -146,7 +126,7 @@ static void keep(struct pool *p, struct bridge_proc *b)
     }
     p->ready[p->nready++] = b;
     p->proven = true;
-    soon(p, 0);
+    pool_soon(p, 0);
 }
 
 static void kick(struct pool *p);
@@ -156,7 +136,7 @@ static void on_launched(void *user, struct bridge_proc *b, const struct ck_err *
     struct pool *p = user;
     p->launching--;
     if (err && err->status == 503 && p->closing) {
-        maybe_closed(p);
+        pool_maybe_closed(p);
         return;
     }
     if (err) {
@@ -166,17 +146,25 @@ static void on_launched(void *user, struct bridge_proc *b, const struct ck_err *
             p->backoff_ms = BACKOFF_MAX_MS;
         p->not_before = ck_mono_ms() + p->backoff_ms;
         ck_log(CK_LOG_WARN, "pool", "launch_failed retry_ms=%lld error=\"%s\"", (long long)p->backoff_ms, err->text);
-        if (p->nwaiters)
+        if (p->waiters)
             answer_first(p, NULL, err);
     } else {
         p->backoff_ms = 0;
         if (p->closing)
-            end_bridge(p, b);
+            pool_end_bridge(p, b);
         else
             keep(p, b);
     }
-    soon(p, 0);
-    maybe_closed(p);
+    pool_soon(p, 0);
+    pool_maybe_closed(p);
+}
+
+static size_t count(const struct waiter *w)
+{
+    size_t n = 0;
+    for (; w && n < LAUNCHES_FOR_WAITERS; w = w->next)
+        n++;
+    return n;
 }
 
 // Launches under way: one to fill the pool, more for those who wait (who are not held back by an
@@ -186,34 +174,58 @@ static void kick(struct pool *p)
     int64_t now = ck_mono_ms();
     if (p->closing)
         return;
-    size_t waiting = p->nwaiters < LAUNCHES_FOR_WAITERS ? p->nwaiters : LAUNCHES_FOR_WAITERS;
-    while (p->launching < waiting) {
+    p->no_room = false;
+    while (p->launching < LAUNCHES_FOR_WAITERS && p->launching < count(p->waiters) && pool_has_room(p)) {
         p->launching++;
-        launcher_start(p->launcher, on_launched, p);
+        launcher_start(p->launcher, NULL, on_launched, p);
     }
+    other_kick(p);
     if (!p->filling || p->launching || p->nready >= (size_t)p->size)
         return;
     if (now < p->not_before) {
-        soon(p, p->not_before - now);
+        pool_soon(p, p->not_before - now);
         return;
     }
+    if (!pool_has_room(p))
+        return;
     p->launching++;
-    launcher_start(p->launcher, on_launched, p);
+    launcher_start(p->launcher, NULL, on_launched, p);
+}
+
+bool pool_has_room(struct pool *p)
+{
+    bool room = launcher_has_room(p->launcher, NULL);
+    p->no_room = !room && !p->launching;
+    if (!room)
+        pool_soon(p, ROOM_POLL_MS);
+    return room;
+}
+
+void pool_refuse(const struct pool *p, struct ck_err *err)
+{
+    int64_t have;
+    if (p->no_room && !launcher_has_room(p->launcher, &have))
+        ck_fail(err, 503, "no_capacity", "the host has too little memory left for another session (%lld MiB, see "
+                "--memory-reserve-mb); pause or delete others, or try again later", (long long)have);
+    else
+        ck_fail(err, 503, "no_capacity", "no session became ready in time; try again");
 }
 
 static void expire_waiters(struct pool *p, int64_t now)
 {
     struct ck_err err = CK_ERR_INIT;
-    ck_fail(&err, 503, "no_capacity", "no session became ready in time; try again");
-    while (p->waiters && now >= p->waiters->deadline) // all wait equally long: the first is the next
+    // all wait equally long: the first is the next
+    while (p->waiters && (now >= p->waiters->deadline || (p->no_room && now >= p->waiters->since + NO_ROOM_MS))) {
+        pool_refuse(p, &err);
         answer_first(p, NULL, &err);
+    }
 }
 
 static void on_timer(uv_timer_t *t)
 {
     struct pool *p = t->data;
     int64_t now = ck_mono_ms();
-    while (p->nready && p->nwaiters && !p->closing) {
+    while (p->nready && p->waiters && !p->closing) {
         struct bridge_proc *b = p->ready[0]; // the oldest
         memmove(p->ready, p->ready + 1, --p->nready * sizeof *p->ready);
         answer_first(p, b, NULL);
@@ -221,24 +233,33 @@ static void on_timer(uv_timer_t *t)
             p->not_before = now + REFILL_DELAY_MS;
     }
     expire_waiters(p, now);
+    other_expire(p, now);
     kick(p);
-    if (p->waiters && !uv_is_active((uv_handle_t *)t))
-        soon(p, p->waiters->deadline > now ? p->waiters->deadline - now : 0);
+    int64_t first = p->waiters ? p->waiters->deadline : 0, other = other_next_deadline(p);
+    if (other && (!first || other < first))
+        first = other;
+    if (first && !uv_is_active((uv_handle_t *)t))
+        pool_soon(p, first > now ? first - now : 0);
 }
 
 void pool_fill(struct pool *p)
 {
     p->filling = true;
-    soon(p, ADOPT_MS);
+    pool_soon(p, ADOPT_MS);
 }
 
-void pool_get(struct pool *p, pool_got done, void *user)
+void pool_get(struct pool *p, const struct layer_origin *from, pool_got done, void *user)
 {
+    if (from) {
+        other_add(p, from, done, user);
+        return;
+    }
     struct waiter *w = calloc(1, sizeof *w);
     if (!w)
         abort();
     w->done = done;
     w->user = user;
+    w->since = ck_mono_ms();
     w->deadline = p->nwaiters < WAITERS_MAX && !p->closing ? ck_mono_ms() + WAIT_MS : 0; // 0: refused by the timer
     if (w->deadline) {
         *p->waiters_end = w;
@@ -250,13 +271,13 @@ void pool_get(struct pool *p, pool_got done, void *user)
             p->waiters_end = &w->next;
     }
     p->nwaiters++;
-    soon(p, 0);
+    pool_soon(p, 0);
 }
 
 void pool_adopt(struct pool *p, struct bridge_proc *b)
 {
     if (p->closing || p->nready >= (size_t)p->size)
-        end_bridge(p, b);
+        pool_end_bridge(p, b);
     else
         keep(p, b);
 }
@@ -270,9 +291,10 @@ void pool_close(struct pool *p, void (*closed)(void *user), void *user)
     p->closed_user = user;
     while (p->waiters)
         answer_first(p, NULL, &err);
+    other_fail_all(p, &err);
     while (p->nready)
-        end_bridge(p, p->ready[--p->nready]);
+        pool_end_bridge(p, p->ready[--p->nready]);
     p->timer_closed = true;
     uv_close((uv_handle_t *)&p->timer, NULL);
-    maybe_closed(p);
+    pool_maybe_closed(p);
 }

@@ -24,6 +24,7 @@ struct registry *registry_new(const struct registry_options *opt)
     r->memory_mb = opt->memory_mb;
     snprintf(r->template_dir, sizeof r->template_dir, "%s", opt->template_dir);
     snprintf(r->sessions_dir, sizeof r->sessions_dir, "%s", opt->sessions_dir);
+    snprintf(r->qemu, sizeof r->qemu, "%s", opt->qemu);
     snprintf(r->accelerator, sizeof r->accelerator, "%s", opt->accelerator);
     life_idle_start(r);
     return r;

@@ -47,8 +47,8 @@ struct session { // read-only for everyone but registry*.c
 
 struct session_spec { // every pointer is borrowed during the call; NULL = default
     const char *name;
-    const char *template_name; // NULL or "default": the only one there is
-    int memory_mb;             // 0 = the gateway's; another value than the template's is refused (400)
+    const char *template_name; // NULL or "default", or one that was built with a name (template_names.h)
+    int memory_mb;             // 0 = as the template has; of those with the name one that has it, or refused (409)
     const json_t *env;         // {NAME: text} for the kernel; checked by the caller's door, bounded here
     const json_t *timeouts;    // {cell_s, idle_s, delete_s}
     const json_t *metadata;    // at most 64 KiB as text
@@ -57,7 +57,8 @@ struct session_spec { // every pointer is borrowed during the call; NULL = defau
     int owner_max;             // sessions that it may have, 0 = any number
 };
 
-// s is NULL exactly when err is not. Errors: 400 bad_field, 429 too_many_sessions (the Jupyter door
+// s is NULL exactly when err is not. Errors: 400 bad_field, 400 no_such_template, 409 template_not_built, 503
+// template_building, 429 too_many_sessions (the Jupyter door
 // turns it into 403), 503 no_capacity (retry later), 500 session_failed. Called once, from the loop,
 // never from inside the call. A caller that is gone meanwhile sets its own user data accordingly.
 typedef void (*registry_created)(void *user, struct session *s, const struct ck_err *err);

@@ -86,15 +86,10 @@ int check_env(const json_t *env, struct ck_err *err)
     return bytes > ENV_BYTES_MAX ? bad(err, "env", "at most 64 KiB in all") : 0;
 }
 
-int check_spec(const struct session_spec *spec, int template_memory_mb, struct ck_err *err)
+int check_spec(const struct session_spec *spec, struct ck_err *err)
 {
-    if (spec->template_name && strcmp(spec->template_name, "default"))
-        return ck_fail(err, 400, "no_such_template", "there is no template \"%.60s\"; the only one is \"default\"", spec->template_name);
-    if (spec->memory_mb && spec->memory_mb != template_memory_mb)
-        return ck_fail(err, 400, "bad_field",
-                       "\"memory_mb\" must be %d or left out: all sessions of this gateway start from one template; for "
-                       "another size start the gateway with --memory-mb",
-                       template_memory_mb);
+    if (spec->template_name && (!*spec->template_name || strlen(spec->template_name) > NAME_MAX_BYTES || has_control(spec->template_name)))
+        return bad(err, "template", "the name of a template");
     if (spec->cwd && (*spec->cwd != '/' || strlen(spec->cwd) > CWD_MAX || has_control(spec->cwd)))
         return bad(err, "cwd", "an absolute path");
     if ((spec->name && check_name(spec->name, err)) || (spec->metadata && check_metadata(spec->metadata, err)) ||

@@ -8,4 +8,4 @@ int check_checkpoint_name(const char *name, struct ck_err *err); // likewise, no
 int check_metadata(const json_t *metadata, struct ck_err *err); // an object of at most 64 KiB
 int check_timeouts(const json_t *timeouts, struct ck_err *err); // {cell_s, idle_s, delete_s}, whole seconds
 int check_env(const json_t *env, struct ck_err *err);         // {NAME: text}, at most 256, 64 KiB in all
-int check_spec(const struct session_spec *spec, int template_memory_mb, struct ck_err *err);
+int check_spec(const struct session_spec *spec, struct ck_err *err); // not which templates there are: template_names.h

@@ -1,4 +1,4 @@
-// Making a session: a bridge from the pool -> claim -> a row in the database -> in the list. Only then
+// Making a session: (which template ->) a bridge from the pool, or one launched for it -> claim -> a row in the database -> in the list. Only then
 // does the caller hear of it, so that a gateway that is killed in between leaves nothing that a client
 // was told of. A pooled bridge that turns out to be dead is replaced by another.
 #include "common/ck_json.h"
@@ -8,6 +8,7 @@
 #include "gateway/pool.h"
 #include "gateway/registry_check.h"
 #include "gateway/registry_internal.h"
+#include "gateway/template_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,11 @@ struct creation {
     char *name, *cwd; // NULL = default
     char owner[CK_UUID_MAX];
     bool counted; // as one that its owner is getting
+    char *template_name; // likewise
+    int memory_mb;       // 0 = any
+    bool own;            // is of the gateway's template, which the pool has; from is not used
+    struct layer_origin from;
+    uv_work_t work;
     json_t *env, *timeouts, *metadata;
     struct bridge_proc *b;
     struct entry *entry;
@@ -36,6 +42,7 @@ static void on_freed(uv_handle_t *h)
     struct creation *c = h->data;
     free(c->name);
     free(c->cwd);
+    free(c->template_name);
     json_decref(c->env);
     json_decref(c->timeouts);
     json_decref(c->metadata);
@@ -111,11 +118,11 @@ static void store_entry(struct creation *c)
     char generated[32];
     snprintf(generated, sizeof generated, "session-%.8s", c->b->id);
     s->name = strdup(c->name ? c->name : generated);
-    s->template_name = strdup("default");
+    s->template_name = strdup(c->template_name ? c->template_name : TEMPLATE_DEFAULT);
     snprintf(s->accelerator, sizeof s->accelerator, "%s", c->r->accelerator);
     snprintf(s->socket, sizeof s->socket, "%s", c->b->socket);
-    s->memory_mb = c->r->memory_mb;
     memcpy(s->owner, c->owner, sizeof s->owner);
+    s->memory_mb = c->own ? c->r->memory_mb : c->from.memory_mb;
     s->created_us = s->last_activity_us = ck_wall_us();
     s->state = SESSION_IDLE;
     e->life.base_known = true; // the template's
@@ -144,7 +151,7 @@ static void on_claimed(void *user, const json_t *re, const struct ck_frame *fram
     discard(c->r, c->b);
     c->b = NULL;
     if (err->status == 503 && ++c->tries < TRIES && !c->r->draining) { // it had died in the pool
-        pool_get(c->r->pool, on_bridge, c);
+        pool_get(c->r->pool, c->own ? NULL : &c->from, on_bridge, c);
         return;
     }
     finish(c, NULL, err);
@@ -187,11 +194,33 @@ static int admit(const struct registry *r, const struct session_spec *spec, stru
     size_t max = (size_t)r->config->max_sessions;
     if (r->draining)
         return ck_fail(err, 503, "draining", "the gateway is shutting down");
-    if (check_spec(spec, r->memory_mb, err))
+    if (check_spec(spec, err))
         return -1;
     if (max && r->nlive + r->ncreating >= max)
         return ck_fail(err, 429, "too_many_sessions", "%zu sessions are the limit; delete one first (see --max-sessions)", max);
     return owner_admit(r, spec->owner ? spec->owner : "", spec->owner_max, 1, err);
+}
+
+static void do_choose(uv_work_t *w) // thread pool
+{
+    struct creation *c = w->data;
+    const struct registry *r = c->r;
+    struct template_ask ask = {.cache_dir = r->config->cache_dir, .name = c->template_name, .memory_mb = c->memory_mb,
+                               .gateway_memory_mb = r->memory_mb, .accelerator = r->accelerator, .qemu = r->qemu};
+    template_choose(&ask, &c->from, &c->err);
+}
+
+static void on_chosen(uv_work_t *w, int status)
+{
+    struct creation *c = w->data;
+    (void)status;
+    struct ck_err err = c->err;
+    if (!err.status && c->r->draining)
+        ck_fail(&err, 503, "draining", "the gateway is shutting down");
+    if (err.status)
+        finish(c, NULL, &err);
+    else
+        pool_get(c->r->pool, &c->from, on_bridge, c);
 }
 
 void registry_create(struct registry *r, const struct session_spec *spec, registry_created done, void *user)
@@ -219,5 +248,12 @@ void registry_create(struct registry *r, const struct session_spec *spec, regist
     c->env = spec->env ? json_deep_copy(spec->env) : NULL;
     c->timeouts = spec->timeouts ? json_deep_copy(spec->timeouts) : NULL;
     c->metadata = spec->metadata ? json_deep_copy(spec->metadata) : NULL;
-    pool_get(r->pool, on_bridge, c);
+    c->template_name = spec->template_name ? strdup(spec->template_name) : NULL;
+    c->memory_mb = spec->memory_mb;
+    c->own = (!c->template_name || !strcmp(c->template_name, TEMPLATE_DEFAULT)) && (!c->memory_mb || c->memory_mb == r->memory_mb);
+    c->work.data = c;
+    if (c->own)
+        pool_get(r->pool, NULL, on_bridge, c);
+    else
+        uv_queue_work(r->loop, &c->work, do_choose, on_chosen);
 }

@@ -53,7 +53,7 @@ struct registry {
     struct pool *pool;
     struct launcher *launcher;
     const struct config *config;
-    char template_dir[PATH_MAX], sessions_dir[PATH_MAX], accelerator[8];
+    char template_dir[PATH_MAX], sessions_dir[PATH_MAX], accelerator[8], qemu[128];
     int memory_mb;
     struct entry *first, *last;
     struct entry *bucket[REGISTRY_BUCKETS]; // of the same entries, by id

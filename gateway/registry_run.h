@@ -13,7 +13,7 @@ struct registry_options { // strings are copied
     struct pool *pool;
     struct launcher *launcher;
     const struct config *config;
-    const char *template_dir, *sessions_dir, *accelerator;
+    const char *template_dir, *sessions_dir, *accelerator, *qemu; // qemu: its version
     int memory_mb;
 };
 

@@ -76,7 +76,8 @@ static int start_sessions(struct serve *s, int ram_fd, struct ck_err *err)
     s->g.pool = pool_new(&s->loop, s->launcher, s->config.pool_size);
     struct registry_options ro = {.loop = &s->loop, .store = s->g.store, .pool = s->g.pool, .launcher = s->launcher,
                                   .config = &s->config, .template_dir = s->template.dir, .sessions_dir = s->state.sessions,
-                                  .accelerator = s->template.accelerator, .memory_mb = s->template.memory_mb};
+                                  .accelerator = s->template.accelerator, .qemu = s->template.qemu,
+                                  .memory_mb = s->template.memory_mb};
     s->g.registry = s->g.pool ? registry_new(&ro) : NULL;
     if (!s->g.registry)
         return ck_fail(err, 500, "no_memory", "out of memory");

@@ -66,6 +66,7 @@ static int parse(const struct ck_buf *text, struct template_info *out, struct ck
                        ck_json_str(failed, "message", "the template cannot be made", NULL));
     snprintf(out->dir, sizeof out->dir, "%s", ck_json_str(j, "dir", "", NULL));
     snprintf(out->image_dir, sizeof out->image_dir, "%s", ck_json_str(j, "image_dir", "", NULL));
+    snprintf(out->qemu, sizeof out->qemu, "%s", ck_json_str(j, "qemu", "", NULL));
     snprintf(out->accelerator, sizeof out->accelerator, "%s", ck_json_str(accel, "name", "", NULL));
     snprintf(out->reason, sizeof out->reason, "%s", ck_json_str(accel, "reason", "", NULL));
     out->memory_mb = (int)ck_json_int(j, "memory_mb", 0, NULL);

@@ -9,7 +9,7 @@
 
 struct template_info {
     char dir[PATH_MAX], image_dir[PATH_MAX];
-    char accelerator[8], reason[512];
+    char accelerator[8], reason[512], qemu[128];
     int memory_mb;
 };
 

@@ -27,6 +27,7 @@ struct ck_pruned {
 };
 
 // Removes templates, images and root file systems that nothing refers to and nobody used for CK_CACHE_KEEP_S: no
-// session of a registered gateway (paused ones too), no running process, nothing newer made from them. What cannot
+// session of a registered gateway (paused ones and their layers too), no running process, no name that somebody gave
+// (vmm/named.h), nothing newer made from them. What cannot
 // be known for certain is kept. Never fails: a cache that could not be pruned is merely large.
 void ck_cache_prune(const char *cache, int64_t now_s, struct ck_pruned *out);

@@ -25,9 +25,14 @@ static const char usage[] =
     "usage: cellkeep image build [options]\n"
     "\n"
     "Builds the guest image (root file system, kernel, initrd) from Debian packages, when it does not\n"
-    "exist yet for this recipe. Needs root for that.\n"
+    "exist yet for this recipe. Needs root for that. One with packages or a warm-up of your own is not\n"
+    "what sessions get by default: give it a name with `cellkeep template build --name NAME --image DIR`,\n"
+    "or make both at once with `cellkeep template build --name NAME --packages FILE --warm-up FILE`.\n"
     "\n"
     "  --cache-dir DIR   where images and templates live (CELLKEEP_CACHE_DIR)\n"
+    "  --packages FILE   Debian packages, one a line, added to those that every image has\n"
+    "  --warm-up FILE    Python that is run once in the template, as the user: what it imports is there in\n"
+    "                    every kernel, what it writes to /home/user in every session\n"
     "  --recipe FILE     the script to run; default: guest/image/build.sh of the source tree\n"
     "  --agent FILE      the guest agent; default: guest/ck-agent beside this program\n";
 
@@ -97,9 +102,15 @@ static int start(char **argv, int out, pid_t *pid)
 
 // The recipe inherits our environment (proxies, TMPDIR) and terminal; Ctrl-C reaches it too, so it
 // gets the time to clean up while we wait.
-static int run_recipe(const char *recipe, const char *cache, const char *agent, char dir[PATH_MAX], struct ck_err *err)
+static int run_recipe(const struct ck_cmd_opts *o, const char *recipe, const char *agent, char dir[PATH_MAX], struct ck_err *err)
 {
-    char *argv[] = {(char *)"bash", (char *)recipe, (char *)"--cache", (char *)cache, (char *)"--agent", (char *)agent, NULL};
+    const char *args[11] = {"bash", recipe, "--cache", o->cache_dir, "--agent", agent};
+    char **argv = (char **)args;
+    int n = 6;
+    if (o->packages)
+        args[n++] = "--own-packages", args[n++] = o->packages;
+    if (o->warm_up)
+        args[n++] = "--warm-up", args[n] = o->warm_up;
     struct sigaction ignore = {.sa_handler = SIG_IGN}, old_int, old_quit;
     pid_t pid = -1;
     int p[2], status = 0;
@@ -133,12 +144,23 @@ static int confirm(const char *dir, struct ck_image *image, struct ck_err *err)
     return 0;
 }
 
+int ck_cmd_image_build(const struct ck_cmd_opts *o, struct ck_image *out, struct ck_err *err)
+{
+    char recipe[PATH_MAX], agent[PATH_MAX], dir[PATH_MAX], size[32];
+    int64_t t0 = ck_mono_ms();
+    if (find_recipe(o, recipe, err) || find_agent(o, agent, err) || ck_mkdirs(o->cache_dir, 0755, err) ||
+        run_recipe(o, recipe, agent, dir, err) || confirm(dir, out, err))
+        return -1;
+    ck_cmd_size(out->root_bytes, size);
+    fprintf(stderr, "image: %s (%s) ready after %.1f s\n", out->hash, size, (double)(ck_mono_ms() - t0) / 1000);
+    return 0;
+}
+
 int ck_cmd_image(int argc, char **argv)
 {
     struct ck_cmd_opts o;
     struct ck_err err = CK_ERR_INIT;
     const char *words[1];
-    char recipe[PATH_MAX], agent[PATH_MAX], dir[PATH_MAX], size[32];
     int n, bad = ck_cmd_opts_parse(argc, argv, &o, words, 1, &n, &err);
     if (!bad && o.help) {
         fputs(usage, stdout);
@@ -149,12 +171,8 @@ int ck_cmd_image(int argc, char **argv)
         return 2;
     }
     struct ck_image image;
-    int64_t t0 = ck_mono_ms();
-    if (find_recipe(&o, recipe, &err) || find_agent(&o, agent, &err) || ck_mkdirs(o.cache_dir, 0755, &err) ||
-        run_recipe(recipe, o.cache_dir, agent, dir, &err) || confirm(dir, &image, &err))
+    if (ck_cmd_image_build(&o, &image, &err))
         return ck_cmd_fail("image", &err);
-    ck_cmd_size(image.root_bytes, size);
-    fprintf(stderr, "image: %s (%s) ready after %.1f s\n", image.hash, size, (double)(ck_mono_ms() - t0) / 1000);
     ck_cmd_prune("image", o.cache_dir);
     printf("%s\n", image.dir);
     return 0;

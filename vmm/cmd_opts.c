@@ -70,6 +70,9 @@ static int take(struct ck_cmd_opts *o, int c, const char *option, struct ck_err 
     case 'q': o->qemu = optarg; return 0;
     case 'r': o->recipe = optarg; return 0;
     case 'g': o->agent = optarg; return 0;
+    case 'n': o->name = optarg; return 0;
+    case 'p': o->packages = optarg; return 0;
+    case 'w': o->warm_up = optarg; return 0;
     case 'j': o->json = true; return 0;
     case 'f': o->rebuild = true; return 0;
     case 'h': o->help = true; return 0;
@@ -84,7 +87,8 @@ int ck_cmd_opts_parse(int argc, char **argv, struct ck_cmd_opts *o, const char *
     static const struct option longs[] = {
         {"cache-dir", 1, NULL, 'c'}, {"state-dir", 1, NULL, 's'}, {"memory-mb", 1, NULL, 'm'}, {"accel", 1, NULL, 'a'},
         {"image", 1, NULL, 'i'},     {"qemu", 1, NULL, 'q'},      {"recipe", 1, NULL, 'r'},    {"json", 0, NULL, 'j'},
-        {"rebuild", 0, NULL, 'f'},   {"help", 0, NULL, 'h'},      {"agent", 1, NULL, 'g'},
+        {"rebuild", 0, NULL, 'f'},   {"help", 0, NULL, 'h'},      {"agent", 1, NULL, 'g'},     {"name", 1, NULL, 'n'},
+        {"packages", 1, NULL, 'p'},  {"warm-up", 1, NULL, 'w'},
         {NULL, 0, NULL, 0},
     };
     *o = (struct ck_cmd_opts){.memory_mb = 0};

@@ -10,6 +10,7 @@
 struct ck_cmd_opts {
     char cache_dir[PATH_MAX], state_dir[PATH_MAX];
     const char *accel, *image, *qemu, *recipe, *agent; // NULL when not given (accel: "auto")
+    const char *name, *packages, *warm_up;             // likewise
     unsigned memory_mb;
     bool json, rebuild, help;
     bool cache_given, state_given; // --cache-dir, --state-dir were on the command line
@@ -19,6 +20,10 @@ struct ck_cmd_opts {
 // max). On failure err has one line for the user (usage, exit code 2).
 int ck_cmd_opts_parse(int argc, char **argv, struct ck_cmd_opts *out, const char **words, int max, int *nwords,
                       struct ck_err *err);
+
+// Runs the image's recipe and checks what it made. Takes up to minutes; for the command line.
+struct ck_image;
+int ck_cmd_image_build(const struct ck_cmd_opts *o, struct ck_image *out, struct ck_err *err);
 
 // One line "cellkeep NAME: text" on stderr. Returns 1.
 int ck_cmd_fail(const char *name, const struct ck_err *err);

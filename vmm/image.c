@@ -36,7 +36,7 @@ static int need_file(const char *dir, const json_t *sizes, const char *name, uin
 }
 
 // *sizes (owned by the caller, when 0 is returned): the files' names to their bytes.
-static int read_json(const char *path, json_t **sizes, struct ck_err *err)
+static int read_json(const char *path, json_t **sizes, bool *own, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     struct ck_err inner = CK_ERR_INIT;
@@ -54,6 +54,7 @@ static int read_json(const char *path, json_t **sizes, struct ck_err *err)
                        "`cellkeep image build`",
                        path, magic, (long long)version, s ? "" : " without sizes", CK_IMAGE_VERSION);
     *sizes = json_incref(s);
+    *own = ck_json_bool(j, "own", false, NULL);
     return 0;
 }
 
@@ -80,7 +81,7 @@ int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err)
         return ck_fail_errno(err, errno, 500, "bad_image", "the guest image is not complete (%s), run `cellkeep image build`", path);
     out->built_s = st.st_mtime;
     CK_CLEAN_JSON json_t *sizes = NULL;
-    if (read_json(path, &sizes, err) || need_file(out->dir, sizes, "root.erofs", &out->root_bytes, err) ||
+    if (read_json(path, &sizes, &out->own, err) || need_file(out->dir, sizes, "root.erofs", &out->root_bytes, err) ||
         need_file(out->dir, sizes, "vmlinuz", NULL, err) || need_file(out->dir, sizes, "initrd", NULL, err))
         return -1;
     return 0;
@@ -98,7 +99,7 @@ static int64_t finished_ns(const char *images, const char *name, char *dir, size
 }
 
 // An older image is no substitute for a damaged one: it has other packages, or another agent. Those of
-// other versions of cellkeep, which may use the same cache, are passed over.
+// other versions of cellkeep, which may use the same cache, are passed over, and so are users' own.
 int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *err)
 {
     char path[PATH_MAX], dir[PATH_MAX];
@@ -117,7 +118,7 @@ int ck_image_find(const char *cache_dir, struct ck_image *out, struct ck_err *er
             continue;
         ck_image_load(dir, &one, &bad);
         bool foreign = !strcmp(bad.reason, VERSION);
-        if (foreign && newest_ns)
+        if (one.own || (foreign && newest_ns))
             continue;
         newest_ns = foreign ? 0 : at;
         result = bad;

@@ -1,11 +1,12 @@
 // Removes from the cache what nobody needs any more. A template is needed by the disks of sessions (their chains of
-// qcow2 layers end in it) and by running QEMUs; an image by templates, a root file system by images. Must never
+// qcow2 layers end in it), by the layers of paused ones, by running QEMUs and by who gave it a name; an image by templates, a root file system by images. Must never
 // remove what might be in use: every doubt keeps everything.
 #include "vmm/cache.h"
 
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
 #include "common/ck_json.h"
+#include "vmm/named.h"
 #include "vmm/template.h"
 
 #include <dirent.h>
@@ -43,6 +44,7 @@ struct prune {
     int64_t now_s;
     bool unsure; // keep everything
     struct kind templates, images, rootfs;
+    struct ck_named named[CK_NAMED_LIST_MAX];
 };
 
 static bool is_hash(const char *s)
@@ -140,6 +142,23 @@ static void read_backing(struct prune *p, int dir, const char *name)
         keep(&p->templates, hash);
 }
 
+// A layer's memory lies on its template's, whatever becomes of its disk.
+static void read_layer(struct prune *p, int dir, const char *name)
+{
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    struct stat st;
+    CK_CLEAN_FD int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        p->unsure |= errno != ENOENT && errno != ELOOP && errno != ENXIO;
+        return;
+    }
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > JSON_MAX || ck_buf_reserve(&text, (size_t)st.st_size + 1))
+        return;
+    ssize_t n = pread(fd, text.p, (size_t)st.st_size, 0);
+    CK_CLEAN_JSON json_t *j = n > 0 ? ck_json_parse_object(text.p, (size_t)n, false, NULL) : NULL;
+    keep(&p->templates, ck_json_str(j, "template", "", NULL));
+}
+
 static void walk(struct prune *p, int parent, const char *name, int depth, unsigned *files)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -162,6 +181,8 @@ static void walk(struct prune *p, int parent, const char *name, int depth, unsig
             walk(p, dirfd(d), f->d_name, depth + 1, files);
         else if (n > 6 && !strcmp(f->d_name + n - 6, ".qcow2"))
             read_backing(p, dirfd(d), f->d_name);
+        else if (!strcmp(f->d_name, "layer.json"))
+            read_layer(p, dirfd(d), f->d_name);
     }
     closedir(d);
 }
@@ -198,6 +219,18 @@ static void ask_users(struct prune *p)
     }
     if (d)
         closedir(d);
+}
+
+// ---- names ----------------------------------------------------------------------------------------
+
+// The default template in another size is nobody's wish for good: it is kept by its use.
+static void ask_names(struct prune *p)
+{
+    int n = ck_named_list(p->cache, p->named, NULL);
+    p->unsure |= n < 0;
+    for (int i = 0; i < n; i++)
+        if (strcmp(p->named[i].name, CK_NAMED_DEFAULT) != 0)
+            keep(&p->templates, p->named[i].template);
 }
 
 // ---- running processes ----------------------------------------------------------------------------
@@ -333,6 +366,7 @@ static void prune_locked(struct prune *p, struct ck_pruned *out)
     collect(p, &p->images);
     collect(p, &p->rootfs);
     ask_users(p);
+    ask_names(p);
     ask_processes(p);
     if (p->unsure)
         return;

@@ -1,4 +1,5 @@
 // Bounds of what clients say about sessions; the output queue; the range of uids.
+#include "gateway/host_memory.h"
 #include "gateway/http_out.h"
 #include "gateway/launcher_uid.h"
 #include "gateway/registry_check.h"
@@ -23,7 +24,7 @@ static int spec_of(const char *json)
                                 .memory_mb = (int)json_integer_value(json_object_get(j, "memory_mb")),
                                 .env = json_object_get(j, "env"), .timeouts = json_object_get(j, "timeouts"),
                                 .metadata = json_object_get(j, "metadata")};
-    int rc = check_spec(&spec, 512, &err);
+    int rc = check_spec(&spec, &err);
     json_decref(j);
     return rc;
 }
@@ -39,7 +40,7 @@ static void good_specs_pass(void **state)
 static void bad_specs_are_refused(void **state)
 {
     (void)state;
-    const char *const bad[] = {"{\"name\":\"\"}", "{\"name\":\"a\\nb\"}", "{\"template\":\"other\"}", "{\"memory_mb\":1024}", "{\"cwd\":\"x\"}",
+    const char *const bad[] = {"{\"name\":\"\"}", "{\"name\":\"a\\nb\"}", "{\"template\":\"\"}", "{\"template\":\"a\\nb\"}", "{\"cwd\":\"x\"}",
                                "{\"env\":[]}", "{\"env\":{\"\":\"x\"}}", "{\"env\":{\"A=B\":\"x\"}}", "{\"env\":{\"A\":1}}",
                                "{\"timeouts\":{\"cell\":1}}", "{\"timeouts\":{\"cell_s\":-1}}", "{\"timeouts\":{\"cell_s\":1.5}}",
                                "{\"timeouts\":{\"cell_s\":604801}}", "{\"timeouts\":1}", "{\"metadata\":[]}"};
@@ -136,6 +137,16 @@ static void used_uids_are_seen(void **state)
     assert_true(uid_is_idle(1987654321));
 }
 
+static void the_hosts_memory_is_read(void **state)
+{
+    (void)state;
+    assert_int_equal(host_memory_parse("MemTotal:       24683844 kB\nMemFree:  1 kB\nMemAvailable:   20464872 kB\n"), 19985);
+    static const char *const no[] = {"", "MemTotal: 5 kB\n", "xMemAvailable: 5 kB\n", "MemAvailable: 5 MB\n", "MemAvailable: kB", "MemAvailable: -5 kB"};
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
+        assert_int_equal(host_memory_parse(no[i]), -1);
+    assert_true(host_memory_available_mb() > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +156,7 @@ int main(void)
         cmocka_unit_test(the_queue_gives_its_bytes_in_order),
         cmocka_unit_test(a_freed_uid_comes_last),
         cmocka_unit_test(used_uids_are_seen),
+        cmocka_unit_test(the_hosts_memory_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

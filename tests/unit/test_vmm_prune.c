@@ -1,6 +1,7 @@
 // What the cache gives up: never what a session, a process or something newer needs.
 #include "common/ck_fs.h"
 #include "vmm/cache.h"
+#include "vmm/named.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -247,6 +248,66 @@ static void left_overs_of_killed_builders_go_after_a_day(void **state)
     assert_true(exists("cache/templates/.tmp-" T2 ".78"));
 }
 
+static void a_layer_keeps_its_template_whatever_its_disk_lies_on(void **state)
+{
+    (void)state;
+    make_template(T1, I1, OLD);
+    make_template(T2, I1, OLD);
+    make_image(I1, R1, OLD);
+    put_text("state/sessions/s1/layers/l1/layer.json", "{\"template\":\"" T1 "\"}");
+    put_text("state/sessions/s1/layers/l2/layer.json", "damaged");
+    assert_int_equal(ck_cache_register(at("cache"), at("state"), NULL), 0);
+    assert_int_equal(prune().templates, 1);
+    assert_true(exists("cache/templates/" T1) && exists("cache/images/" I1));
+}
+
+static void give_name(const char *name, const char *hash)
+{
+    struct ck_template t = {.memory_mb = 512, .accel = CK_ACCEL_TCG};
+    snprintf(t.hash, sizeof t.hash, "%s", hash);
+    assert_int_equal(ck_named_put(at("cache"), name, &t, NULL), 0);
+}
+
+static void a_name_keeps_its_template_until_it_is_removed(void **state)
+{
+    (void)state;
+    make_template(T1, I1, OLD);
+    make_template(T2, I2, OLD);
+    make_image(I1, R1, OLD);
+    give_name("mine", T1);
+    give_name("default", T2); // in a size that nobody used
+    struct ck_pruned gone = prune();
+    assert_int_equal(gone.templates, 1);
+    assert_int_equal(gone.images, 0);
+    assert_true(exists("cache/templates/" T1));
+    assert_int_equal(ck_named_remove(at("cache"), "mine", NULL), 0);
+    gone = prune();
+    assert_int_equal(gone.templates + gone.images, 2);
+}
+
+static void names_are_what_their_files_say(void **state)
+{
+    (void)state;
+    struct ck_named e, all[CK_NAMED_LIST_MAX];
+    static const char *const no[] = {"", ".", "x.json", "x.512.json", "x.512.tcg", "x.0.tcg.json", "x.-1.tcg.json", "X.512.tcg.json",
+                                     "-x.512.tcg.json", "x.512.xen.json", "x.512.tcg.json.tmp", ".building-x.512", "x.99999.tcg.json"};
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
+        assert_false(ck_named_parse_file(no[i], &e));
+    assert_true(ck_named_parse_file("a_b-9.1024.kvm.json", &e));
+    assert_string_equal(e.name, "a_b-9");
+    assert_string_equal(e.accel, "kvm");
+    assert_int_equal(e.memory_mb, 1024);
+    assert_int_equal(ck_named_list(at("cache"), all, NULL), 0);
+    give_name("mine", T1);
+    assert_int_equal(ck_named_list(at("cache"), all, NULL), 1);
+    assert_false(all[0].built);
+    make_template(T1, I1, OLD);
+    assert_int_equal(ck_named_list(at("cache"), all, NULL), 1);
+    assert_true(all[0].built);
+    assert_int_equal(ck_named_remove(at("cache"), "min", NULL), -1);
+    assert_int_equal(ck_named_remove(at("cache"), "../cache", NULL), -1);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -263,6 +324,9 @@ int main(void)
         T(what_cannot_be_known_keeps_everything),
         T(nothing_goes_while_somebody_looks_or_builds),
         T(left_overs_of_killed_builders_go_after_a_day),
+        T(a_layer_keeps_its_template_whatever_its_disk_lies_on),
+        T(a_name_keeps_its_template_until_it_is_removed),
+        T(names_are_what_their_files_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,7 @@
 #define IMAGE "00112233445566778899aabbccddeeff"
 #define OLDER "0123456789abcdef0123456789abcdef"
 #define IMAGE_JSON "{\"magic\":\"cellkeep-image\",\"version\":2,\"sizes\":{\"root.erofs\":1,\"vmlinuz\":1,\"initrd\":1}}"
+#define OWN_JSON "{\"own\":true,\"magic\":\"cellkeep-image\",\"version\":2,\"sizes\":{\"root.erofs\":1,\"vmlinuz\":1,\"initrd\":1}}"
 #define HASH "ffeeddccbbaa99887766554433221100"
 
 static char cache[64];
@@ -332,6 +333,12 @@ static void no_older_image_takes_the_place_of_a_damaged_one(void **state)
     assert_int_equal(ck_image_find(cache, &im, NULL), 0);
     assert_string_equal(im.hash, OLDER);
     put("images/" IMAGE "/root.erofs", "x");
+    put("images/" OLDER "/image.json", OWN_JSON); // of a user's own, and the newest
+    assert_int_equal(ck_image_find(cache, &im, NULL), 0);
+    assert_string_equal(im.hash, IMAGE);
+    put("images/" OLDER "/vmlinuz", ""); // ... and damaged
+    assert_int_equal(ck_image_find(cache, &im, NULL), 0);
+    assert_string_equal(im.hash, IMAGE);
     put("images/" OLDER "/image.json", "{\"magic\":\"cellkeep-image\",\"version\":1}"); // of another cellkeep, and the newest
     touched("images/" OLDER "/image.json", 4000000000);
     assert_int_equal(ck_image_find(cache, &im, NULL), 0);

@@ -26,4 +26,5 @@ def test_memory_filled_through_dev_shm_is_there_again_for_the_next_kernel(api, s
 
 def test_another_size_than_the_templates_is_refused_with_what_to_do(api):
     r = api.post("/v1/sessions", {"memory_mb": 4096})
-    assert r.status == 400 and r.json()["reason"] == "bad_field" and "--memory-mb" in r.json()["message"]
+    assert r.status == 409 and r.json()["reason"] == "template_not_built", r
+    assert "template build --memory-mb 4096" in r.json()["message"], r
