@@ -20,8 +20,10 @@
 #define CACHE_MAX 8192
 
 // TCG: x86-64-v2 and no more. Emulated AVX and `rep movsb` (ERMS) are slower than the SSE code that
-// libraries choose without them (matrix products by a third, measured with QEMU 7.2).
-const char *ck_accel_cpu(enum ck_vm_accel accel) { return accel == CK_ACCEL_KVM ? "host" : "Nehalem,+rdrand"; }
+// libraries choose without them (matrix products by a third, measured with QEMU 7.2). But `arat`: without
+// it Linux takes the timer of the local APIC for one that stops in deep sleep, finds no other on this
+// machine, and ticks 250 times a second for ever, also when idle.
+const char *ck_accel_cpu(enum ck_vm_accel accel) { return accel == CK_ACCEL_KVM ? "host" : "Nehalem,+rdrand,+arat"; }
 
 // 0 = worth a proof; 1 = reason says why not.
 static int kvm_device(char *reason, size_t room)
