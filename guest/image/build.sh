@@ -1,23 +1,25 @@
 #!/bin/bash
 # Makes the guest image, or finds the one that is there already.
 #
-#   build.sh --cache DIR --agent FILE [--packages FILE] [--suite bookworm]
+#   build.sh --cache DIR --agent FILE [--packages FILE] [--own-packages FILE] [--warm-up FILE] [--suite bookworm]
 #
 # Everything is named by the hash of what it is made from:
 #   DIR/rootfs/HASH/   root.erofs vmlinuz modules/ rootfs.json         packages, suite, rootfs.sh
 #   DIR/images/HASH/   root.erofs vmlinuz initrd image.json            the above, agent, hook, initrd.sh
 # Folders are made under a temporary name, synced and renamed, so what has its final name is whole.
+# Own packages are added to the list; the warm-up is run by the zygote. An image that has one of them is marked
+# as "own" and is never what sessions get by default.
 # The last line on standard output is the image's folder; progress goes to standard error.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 hook=$here/../kernel
-cache='' agent='' packages=$here/packages.txt suite=bookworm
+cache='' agent='' packages=$here/packages.txt own='' warm_up='' suite=bookworm
 work='' log='' job=''
 
 say() { echo "image: $*" >&2; }
 usage() {
-  echo "usage: build.sh --cache DIR --agent FILE [--packages FILE] [--suite NAME]" >&2
+  echo "usage: build.sh --cache DIR --agent FILE [--packages FILE] [--own-packages FILE] [--warm-up FILE] [--suite NAME]" >&2
   exit 2
 }
 
@@ -27,6 +29,8 @@ while [ $# -gt 0 ]; do
     --cache) cache=$2 ;;
     --agent) agent=$2 ;;
     --packages) packages=$2 ;;
+    --own-packages) own=$2 ;;
+    --warm-up) warm_up=$2 ;;
     --suite) suite=$2 ;;
     *) usage ;;
   esac
@@ -66,6 +70,7 @@ cleanup() {
   fi
   if [ -n "$work" ] && [ -d "$work" ]; then
     rm -rf --one-file-system "$work"
+    rm -f "$work.packages"
     [ $code -eq 0 ] || say "the half-made folder was removed; nothing of it will be used"
   fi
   exit $code
@@ -75,7 +80,7 @@ trap 'say "interrupted"; exit 130' INT
 trap 'say "stopped"; exit 143' TERM HUP
 
 hash_of() { cat "$@" | sha256sum | cut -c1-32; }
-package_list() { sed 's/#.*//' "$packages" | tr -s ' \t\n' '\n' | sort -u; }
+package_list() { sed 's/#.*//' "$packages" ${own:+"$own"} | tr -s ' \t\n' '\n' | sort -u; }
 
 check_tools() {
   local missing=()
@@ -147,8 +152,9 @@ make_rootfs() {
   work=$(mktemp -d "$cache/rootfs/tmp.XXXXXX")
   chmod 755 "$work"
   log=$work/log
-  run_step "$here/rootfs.sh" "$work" "$suite" "$packages" "$log"
-  rm -f "$log"
+  package_list >"$work.packages"
+  run_step "$here/rootfs.sh" "$work" "$suite" "$work.packages" "$log"
+  rm -f "$log" "$work.packages"
   publish "$work" "$1"
 }
 
@@ -160,7 +166,7 @@ make_image() {
   work=$(mktemp -d "$cache/images/tmp.XXXXXX")
   chmod 755 "$work"
   log=$work.log
-  if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" &&
+  if ! { "$here/initrd.sh" "$work/initrd" "$agent" "$hook" "$1/modules" ${warm_up:+"$warm_up"} &&
     ln "$1/root.erofs" "$work/" && cp "$1/vmlinuz" "$work/"; } 2>"$log"; then
     end_of_log 8000 | tail -n 15 >&2
     die "$(explain)"
@@ -169,19 +175,28 @@ make_image() {
   local rest sizes
   sizes=$(cd "$work" && stat -c '"%n":%s' root.erofs vmlinuz initrd | paste -sd,)
   rest=$(sed 's/^{//; s/}$//' "$1/rootfs.json")
-  printf '{"magic":"cellkeep-image","version":%d,"sizes":{%s},"rootfs":"%s","agent":"%s",%s}\n' \
-    "$version" "$sizes" "$(basename "$1")" "$(hash_of "$agent")" "$rest" >"$work/image.json"
+  printf '{"magic":"cellkeep-image","version":%d,"sizes":{%s},"rootfs":"%s","agent":"%s","own":%s,%s}\n' "$version" \
+    "$sizes" "$(basename "$1")" "$(hash_of "$agent")" "$([ -n "$own$warm_up" ] && echo true || echo false)" "$rest" \
+    >"$work/image.json"
   publish "$work" "$2"
 }
 
 [ -f "$agent" ] || die "no agent at $agent; build the target ck-agent"
 [ -r "$packages" ] || die "cannot read the package list $packages"
+[ -z "$own" ] || [ -r "$own" ] || die "cannot read the package list $own"
+[ -z "$warm_up" ] || [ -r "$warm_up" ] || die "cannot read the warm-up script $warm_up"
+[ -z "$warm_up" ] || [ "$(stat -Lc %s "$warm_up")" -le 1048576 ] || die "the warm-up script $warm_up has more than 1 MiB"
+# a name is all that a line may have: mmdebstrap would take patterns and options too
+while IFS= read -r name; do
+  [[ -z $name || $name =~ ^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?$ ]] || die "the package list has \"${name:0:60}\", which is no package's name"
+done < <(package_list)
 mkdir -p "$cache/rootfs" "$cache/images" 2>/dev/null || die "cannot write below $cache"
 cache=$(cd "$cache" && pwd)
 
 version=2 # of image.json, which vmm/image.h reads
 rootfs_hash=$({ package_list; echo "$suite"; cat "$here/rootfs.sh"; } | sha256sum | cut -c1-32)
-image_hash=$({ echo "$version $rootfs_hash"; cat "$agent" "$hook"/*.py "$here/initrd.sh"; } | sha256sum | cut -c1-32)
+image_hash=$({ echo "$version $rootfs_hash"; cat "$agent" "$hook"/*.py "$here/initrd.sh"; [ -z "$own" ] || echo own packages
+  [ -z "$warm_up" ] || { echo warm-up; cat "$warm_up"; }; } | sha256sum | cut -c1-32)
 rootfs=$cache/rootfs/$rootfs_hash image=$cache/images/$image_hash
 
 # size FILE: its bytes, 0 when there is none

@@ -146,6 +146,33 @@ def import_ipykernel():
         importlib.import_module(name)
 
 
+WARM_UP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "warm_up.py")
+
+
+def run_warm_up():
+    """The script of whoever built this template (`template build --warm-up`). Its imports stay, its variables do not."""
+    import runpy
+    import traceback
+
+    try:
+        runpy.run_path(WARM_UP, run_name="__main__")
+    except SystemExit as e:
+        if e.code not in (None, 0):
+            raise RuntimeError(f"it ended with {e.code!r}") from None
+    except BaseException as e:
+        line = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == WARM_UP]
+        at = e.lineno if isinstance(e, SyntaxError) and not line else line[-1] if line else "?"
+        raise RuntimeError(f"line {at}: {type(e).__name__}: {e}") from None
+    finally:
+        os.chdir(HOME)
+    if threads() != 1:
+        raise RuntimeError("it left a thread running, and kernels are forked from this process")
+
+
+def own_steps():
+    return [(68, "running the warm-up script", run_warm_up)] if os.path.exists(WARM_UP) else []
+
+
 def steps():
     """(percent when it begins, text, function). The first one is all that a kernel needs."""
 
@@ -162,6 +189,7 @@ def steps():
         (58, "importing scikit-learn", imports("sklearn.base", "sklearn.linear_model")),
         (62, "importing openpyxl and pillow", imports("openpyxl", "PIL.Image", "PIL.PngImagePlugin")),
         (65, "using them once", lambda: (use_pandas(), use_numpy(), show_errors())),
+        *own_steps(),
     ]
 
 
