@@ -53,6 +53,7 @@ static const struct setting SETTINGS[] = {
     {"delete-s", K_INT, AT(delete_s), 0, 365 * 24 * 3600, "N", "delete a session that was paused so long, 0 = never (86400)"},
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
     {"require-jail", K_JAIL, AT(require_jail), 0, 0, "all|STEP,…", "steps of the jail (see doctor) without which nothing runs (none)"},
+    {"web-dir", K_PATH, AT(web_dir), 0, 0, "DIR", "bundle of the web front-end (found beside the program)"},
     {"env-allow", K_TEXT, AT(env_allow), 0, 0, "A,B", "variables besides KERNEL_* that Jupyter clients may set (none)"},
     {"default-kernel-name", K_TEXT, AT(default_kernel_name), 0, 0, "NAME", "kernel of Jupyter clients that name none (python3)"},
     {"list-kernels", K_BOOL, AT(list_kernels), 0, 1, "yes|no", "let Jupyter clients list kernels and sessions (yes)"},
@@ -414,6 +415,7 @@ void config_free(struct config *c)
     free(c->tls_key);
     free(c->base_url);
     free(c->qemu);
+    free(c->web_dir);
     free(c->log_level);
     free(c->env_allow);
     free(c->require_jail);

@@ -33,6 +33,7 @@ struct config {
     int max_connections;
     int max_body_mb;    // upper bound of any collected request body
     char *qemu;         // NULL = found in PATH
+    char *web_dir;      // NULL = found beside the program
     char *log_level;
     char *require_jail; // steps of the jail without which no session starts: "all" or a list with commas; or NULL
     char *env_allow;    // variables beyond KERNEL_* that a Jupyter client may set for its kernel:

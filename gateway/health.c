@@ -1,6 +1,4 @@
-// /healthz /readyz /metrics, and a small page at / that says what this is. Open to everybody but for
-// /metrics: they tell nothing about sessions. "/" must answer 200 without a token: VS Code takes
-// anything else for a password prompt.
+// /healthz /readyz /metrics. Open to everybody but for /metrics: they tell nothing about sessions.
 #include "common/ck_buf.h"
 #include "gateway/metrics.h"
 #include "gateway/pool.h"
@@ -42,33 +40,7 @@ static void metrics(struct http_req *r)
         http_reply_buf(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }
 
-static void page(struct http_req *r)
-{
-    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
-    const char *base = http_base_url(r);
-    http_header_add(r, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
-    http_header_add(r, "Referrer-Policy", "no-referrer"); // the address may hold the token
-    http_header_add(r, "Cache-Control", "no-store");
-    ck_buf_printf(&b,
-                  "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-                  "<title>cellkeep</title><style>body{font:16px/1.6 system-ui,sans-serif;max-width:44rem;margin:3rem auto;"
-                  "padding:0 1rem;color:#1d2530}code{background:#eef1f4;padding:.1em .35em;border-radius:4px}"
-                  "td{padding:.2rem 1rem .2rem 0;vertical-align:top}</style>"
-                  "<h1>cellkeep %s</h1><p>A kernel gateway: every session is a Python kernel in a virtual machine of its own.</p>"
-                  "<table><tr><td><code>%s/api</code><td>Jupyter kernels: JupyterLab and Notebook with "
-                  "<code>--gateway-url</code>, VS Code, thebe, Open WebUI"
-                  "<tr><td><code>%s/v1</code><td>cells, files and commands as JSON for programs; described by "
-                  "<a href=\"%s/openapi.json\">openapi.json</a>"
-                  "<tr><td><code>%s/mcp</code><td>the Model Context Protocol, for agents"
-                  "<tr><td><code>%s/healthz</code><td>health; also <code>/readyz</code> and <code>/metrics</code></table>"
-                  "<p>Every door but the last needs the token that the gateway printed when it started: "
-                  "<code>Authorization: Bearer …</code> or <code>?token=…</code>.</p></html>\n",
-                  CK_VERSION, base, base, base, base, base);
-    http_reply_buf(r, 200, "text/html; charset=utf-8", &b);
-}
-
 const struct http_route ck_base_routes[] = {
-    {HTTP_GET, "/", HTTP_OPEN, 0, page},
     {HTTP_GET, "/healthz", HTTP_OPEN, 0, healthz},
     {HTTP_GET, "/readyz", HTTP_OPEN, 0, readyz},
     {HTTP_GET, "/metrics", 0, 0, metrics},

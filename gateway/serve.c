@@ -17,6 +17,7 @@
 #include "gateway/store.h"
 #include "gateway/template_run.h"
 #include "gateway/v1_tokens.h"
+#include "gateway/web_bundle.h"
 
 #include <ctype.h>
 #include <malloc.h>
@@ -46,7 +47,10 @@ struct serve {
 static int check_host(struct serve *s, struct ck_err *err)
 {
     const struct config *c = &s->config;
-    return own_executable(s->exe, sizeof s->exe, err) || state_dir_open(c->state_dir, &s->state, err) ||
+    if (own_executable(s->exe, sizeof s->exe, err) ||
+        web_bundle_find(c->web_dir, s->exe, c->base_url, &s->g.web, err) < 0)
+        return -1;
+    return state_dir_open(c->state_dir, &s->state, err) ||
            check_port_free(c->host, c->port, err) || auth_open(c->token, c->state_dir, &s->g.auth, err);
 }
 
@@ -96,7 +100,8 @@ static int start_http(struct serve *s, struct ck_err *err)
     if (http_server_add_routes(s->g.http, ck_base_routes, ck_base_nroutes) ||
         http_server_add_routes(s->g.http, ck_jupyter_routes, ck_jupyter_nroutes) ||
         http_server_add_routes(s->g.http, ck_v1_routes, ck_v1_nroutes) ||
-        http_server_add_routes(s->g.http, ck_mcp_routes, ck_mcp_nroutes))
+        http_server_add_routes(s->g.http, ck_mcp_routes, ck_mcp_nroutes) ||
+        http_server_add_routes(s->g.http, ck_web_routes, ck_web_nroutes))
         return ck_fail(err, 500, "bad_route", "a route of this build is malformed");
     return 0;
 }
@@ -135,6 +140,7 @@ static int run(struct serve *s, struct ck_err *err)
 static void free_parts(struct serve *s)
 {
     http_server_free(s->g.http);
+    web_bundle_free(s->g.web);
     mcp_free(s->g.mcp);
     registry_free(s->g.registry);
     pool_free(s->g.pool);

@@ -12,6 +12,7 @@ struct metrics;
 struct store;
 struct pool;
 struct mcp;
+struct web_bundle;
 
 struct gateway {
     uv_loop_t *loop;
@@ -23,6 +24,7 @@ struct gateway {
     struct pool *pool;
     struct metrics *metrics;
     struct mcp *mcp; // made with its first request
+    struct web_bundle *web; // NULL = the web front-end is not built
     char accelerator[8];      // what new sessions use: "kvm" or "tcg"
     char accel_reason[512];   // why
     int64_t started_us;       // wall clock

@@ -1,0 +1,28 @@
+// Runs the browser tests one after another: main.mjs URL TOKEN SHOTS [WORD...]. One Chromium, a context of its own
+// for each test. SCALE=n multiplies every deadline.
+import { closeBrowser, Context } from './lib.mjs';
+import * as first from './first.mjs';
+
+const [url, token, shots, ...words] = process.argv.slice(2);
+const tests = [first].flatMap(file => Object.entries(file));
+let failed = 0;
+for (const [key, test] of tests) {
+  const name = `web: ${key.replaceAll('_', ' ')}`;
+  if (words.length && !words.some(w => name.includes(w))) continue;
+  const context = new Context(url, token, shots);
+  const begun = Date.now();
+  try {
+    await test(context);
+    console.log(`ok ${name} (${((Date.now() - begun) / 1000).toFixed(1)} s)`);
+  } catch (e) {
+    failed += 1;
+    await context.failed(key);
+    console.log(`FAIL ${name} -- ${String(e.message).split('\n')[0].slice(0, 300)}`);
+    console.log(String(e.stack));
+    for (const line of context.log.slice(-12)) console.log(`  page: ${line}`);
+  } finally {
+    await context.close();
+  }
+}
+await closeBrowser();
+process.exit(failed ? 1 : 0);

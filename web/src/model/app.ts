@@ -1,0 +1,187 @@
+// Everything the page shows: the list of sessions, which one is open, and how it is looked at.
+import { api, ApiError } from '../net/api';
+import { getToken, setToken } from '../net/base';
+import type { Session } from '../net/types';
+import { LiveSession } from './live';
+import { Store } from './store';
+import { freshName } from './names';
+
+export type View = 'notebook' | 'chat';
+export type Panel = 'files' | 'timeline' | null;
+
+const LAST = 'cellkeep.last';
+const POLL_MS = 3000;
+const SAMPLES = 40;
+
+export interface Sample {
+  memory: number;
+  cpu: number;
+}
+
+export class App extends Store {
+  needsToken: 'missing' | 'wrong' | null = null;
+  sessions: Session[] = [];
+  live: LiveSession | null = null;
+  view: View = 'notebook';
+  panel: Panel = null;
+  railOpen = false;
+  gatewayAway = false;
+  creating = false;
+  failure = '';
+  readonly samples = new Map<string, Sample[]>();
+  private readonly lastCpu = new Map<string, { cpu: number; at: number }>();
+  private polling = 0;
+
+  async start(): Promise<void> {
+    if (!getToken()) return this.askToken('missing');
+    window.addEventListener('hashchange', () => void this.followAddress());
+    document.addEventListener('visibilitychange', () => void this.poll());
+    if (!(await this.refresh())) return;
+    await this.followAddress();
+    this.schedule();
+  }
+
+  async useToken(token: string): Promise<void> {
+    setToken(token.trim());
+    this.needsToken = null;
+    this.changed();
+    await this.start();
+  }
+
+  private askToken(why: 'missing' | 'wrong'): void {
+    if (why === 'wrong') setToken('');
+    this.needsToken = why;
+    this.changed();
+  }
+
+  /** The list, anew. False when there is no way in. */
+  async refresh(): Promise<boolean> {
+    try {
+      this.sessions = await api.sessions();
+      this.gatewayAway = false;
+    } catch (e) {
+      if (e instanceof ApiError && (e.status === 401 || e.status === 403)) return this.askToken('wrong'), false;
+      this.gatewayAway = true;
+    }
+    const current = this.sessions.find(s => s.id === this.live?.session.id);
+    if (current && this.live && (current.state === 'paused' || this.live.state === 'paused')) this.live.stateIs(current.state, current.reason);
+    this.changed();
+    return true;
+  }
+
+  private schedule(): void {
+    clearTimeout(this.polling);
+    this.polling = window.setTimeout(() => void this.poll(), POLL_MS);
+  }
+
+  private async poll(): Promise<void> {
+    clearTimeout(this.polling);
+    if (!document.hidden && !this.needsToken) {
+      await this.refresh();
+      await this.measure();
+    }
+    this.schedule();
+  }
+
+  /** Memory and processor time of the open session, for its little chart. */
+  private async measure(): Promise<void> {
+    const id = this.live?.session.id;
+    const state = this.sessions.find(s => s.id === id)?.state;
+    if (!id || (state !== 'idle' && state !== 'busy')) return;
+    const session = await api.session(id).catch(() => null);
+    if (!session?.usage) return;
+    const now = performance.now();
+    const before = this.lastCpu.get(id);
+    this.lastCpu.set(id, { cpu: session.usage.cpu_ms, at: now });
+    const cpu = before ? Math.min(1, Math.max(0, (session.usage.cpu_ms - before.cpu) / (now - before.at))) : 0;
+    const list = [...(this.samples.get(id) ?? []), { memory: session.usage.memory_bytes, cpu }];
+    this.samples.set(id, list.slice(-SAMPLES));
+    this.changed();
+  }
+
+  private async followAddress(): Promise<void> {
+    const [id, view] = location.hash.replace(/^#\/?/, '').split('/');
+    this.view = view === 'chat' ? 'chat' : 'notebook';
+    if (id && id === this.live?.session.id) return this.changed();
+    const wanted = id || localStorage.getItem(LAST);
+    const found = this.sessions.find(s => s.id === wanted && (id || s.state !== 'dead'));
+    if (found) return this.open(found);
+    if (id) {
+      this.failure = 'There is no such session any more. It was deleted, here or elsewhere.';
+      this.live?.close();
+      this.live = null;
+      return this.changed();
+    }
+    if (!this.gatewayAway) await this.create();
+  }
+
+  async create(): Promise<void> {
+    if (this.creating) return;
+    this.creating = true;
+    this.failure = '';
+    this.changed();
+    try {
+      const session = await api.create(freshName(this.sessions.map(s => s.name)));
+      this.sessions = [...this.sessions, session];
+      await this.open(session, true);
+    } catch (e) {
+      this.failure = e instanceof Error ? e.message : String(e);
+    }
+    this.creating = false;
+    this.changed();
+  }
+
+  async open(session: Session, fresh = false): Promise<void> {
+    this.live?.close();
+    this.failure = '';
+    this.railOpen = false;
+    const live = new LiveSession(session, fresh);
+    this.live = live;
+    localStorage.setItem(LAST, session.id);
+    this.address();
+    this.changed();
+    await live.open();
+  }
+
+  private address(): void {
+    const hash = this.live ? `#${this.live.session.id}${this.view === 'chat' ? '/chat' : ''}` : '';
+    if (location.hash !== hash) history.replaceState(null, '', location.pathname + location.search + hash);
+  }
+
+  look(view: View): void {
+    this.view = view;
+    this.address();
+    this.changed();
+  }
+
+  show(panel: Panel): void {
+    this.panel = this.panel === panel ? null : panel;
+    this.changed();
+  }
+
+  /** A copy of the session as it is now, opened. */
+  async fork(session: Session): Promise<void> {
+    if (this.live?.session.id === session.id) await this.live.save();
+    const [copy] = await api.fork(session.id);
+    await this.refresh();
+    if (copy) await this.open(copy);
+  }
+
+  toggleRail(): void {
+    this.railOpen = !this.railOpen;
+    this.changed();
+  }
+
+  async remove(session: Session): Promise<void> {
+    await api.remove(session.id);
+    this.sessions = this.sessions.filter(s => s.id !== session.id);
+    if (this.live?.session.id === session.id) {
+      this.live.close();
+      this.live = null;
+      this.address();
+    }
+    this.changed();
+  }
+}
+
+export const app = new App();

@@ -1,0 +1,67 @@
+// HTML, Markdown, LaTeX and SVG by JupyterLab's rendermime, with KaTeX for formulas. Loaded with the first
+// output that needs it. Everything is treated as untrusted: HTML goes through JupyterLab's sanitizer, SVG into
+// an image, and script in either never runs here.
+import { RenderMimeRegistry, standardRendererFactories, MimeModel } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import renderMath from 'katex/contrib/auto-render';
+import { marked } from 'marked';
+import 'katex/dist/katex.min.css';
+
+const typesetter: IRenderMime.ILatexTypesetter = {
+  typeset(element: HTMLElement): void {
+    renderMath(element, {
+      delimiters: [
+        { left: '$$', right: '$$', display: true },
+        { left: '\\[', right: '\\]', display: true },
+        { left: '\\begin{equation}', right: '\\end{equation}', display: true },
+        { left: '\\begin{align}', right: '\\end{align}', display: true },
+        { left: '$', right: '$', display: false },
+        { left: '\\(', right: '\\)', display: false },
+      ],
+      throwOnError: false,
+      trust: false,
+      maxExpand: 1000,
+    });
+  },
+};
+
+const markdownParser: IRenderMime.IMarkdownParser = {
+  render: (content: string) => Promise.resolve(marked.parse(content, { gfm: true, async: false })),
+};
+
+const linkHandler: IRenderMime.ILinkHandler = {
+  handleLink: (node: HTMLElement) => {
+    node.setAttribute('target', '_blank');
+    node.setAttribute('rel', 'noopener noreferrer');
+  },
+};
+
+const registry = new RenderMimeRegistry({
+  initialFactories: standardRendererFactories,
+  latexTypesetter: typesetter,
+  markdownParser,
+  linkHandler,
+});
+
+/** A new element that shows one MIME type of a bundle. */
+export async function renderRich(mime: string, data: unknown, metadata: Record<string, unknown>): Promise<HTMLElement> {
+  const safe = mime === 'image/svg+xml'; // becomes the source of an image, where nothing runs
+  const model = new MimeModel({ trusted: safe, data: { [mime]: data as string }, metadata: metadata as never });
+  const renderer = registry.createRenderer(mime);
+  await renderer.renderModel(model);
+  for (const img of renderer.node.querySelectorAll('img:not([alt])')) img.setAttribute('alt', 'Output of a cell');
+  for (const table of renderer.node.querySelectorAll('table')) wrapTable(table);
+  return renderer.node;
+}
+
+/** A wide table scrolls by itself, also by keyboard; the page does not. */
+function wrapTable(table: HTMLTableElement): void {
+  const box = document.createElement('div');
+  box.className = 'table-box';
+  box.tabIndex = 0;
+  box.setAttribute('role', 'region');
+  box.setAttribute('aria-label', 'Table');
+  table.removeAttribute('border');
+  table.replaceWith(box);
+  box.append(table);
+}

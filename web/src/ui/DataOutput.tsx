@@ -1,0 +1,81 @@
+// One display or result: an image at once, everything richer by a renderer that is loaded when needed.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Output } from '../model/outputs';
+import { ansiNodes } from '../render/ansi';
+import { asText, chooseMime, hasScript } from '../render/choose';
+import { JsonTree } from './JsonTree';
+import { Sandbox } from './Sandbox';
+import { enlarge } from './Lightbox';
+
+type Data = Extract<Output, { kind: 'data' }>;
+
+/** Runs a lazy renderer into an element; shows plain text when it fails. */
+function Lazy({ item, mime }: { item: Data; mime: string }) {
+  const ref = useRef<HTMLDivElement>(null);
+  const [failed, setFailed] = useState('');
+  useEffect(() => {
+    const host = ref.current;
+    if (!host) return;
+    let gone = false;
+    let undo = (): void => undefined;
+    const work = async (): Promise<void> => {
+      if (mime === 'application/vnd.plotly.v1+json') {
+        const { renderPlotly } = await import('../render/plotly');
+        if (!gone) undo = await renderPlotly(host, item.data[mime] as object);
+      } else {
+        const { renderRich } = await import('../render/rich');
+        const node = await renderRich(mime, item.data[mime], item.metadata);
+        if (!gone) host.replaceChildren(node);
+      }
+    };
+    work().catch((e: unknown) => !gone && setFailed(e instanceof Error ? e.message : String(e)));
+    return () => {
+      gone = true;
+      undo();
+    };
+  }, [item, mime, item.version]);
+  if (failed) return <PlainText text={`${asText(item.data['text/plain'] ?? '')}\n(${mime} could not be shown: ${failed})`} />;
+  return <div ref={ref} class={mime.includes('plotly') ? 'plotly-box' : 'rich'} />;
+}
+
+export function PlainText({ text }: { text: string }) {
+  const ref = useRef<HTMLPreElement>(null);
+  useEffect(() => ref.current?.replaceChildren(ansiNodes(text.length > 200_000 ? `${text.slice(0, 200_000)} […]` : text)), [text]);
+  return <pre ref={ref} class="text" />;
+}
+
+function Picture({ item, mime }: { item: Data; mime: string }) {
+  const src = `data:${mime};base64,${asText(item.data[mime]).replace(/\s/g, '')}`;
+  const alt = asText(item.data['text/plain'] ?? 'Picture') || 'Picture';
+  const size = (item.metadata[mime] ?? {}) as { width?: number };
+  return (
+    <button class="picture" type="button" aria-label={`Enlarge: ${alt}`} onClick={() => enlarge(src, alt)}>
+      <img src={src} alt={alt} width={size.width} />
+    </button>
+  );
+}
+
+function Html({ item }: { item: Data }) {
+  const html = asText(item.data['text/html']);
+  const [active, setActive] = useState(false);
+  if (!hasScript(html)) return <Lazy item={item} mime="text/html" />;
+  return (
+    <div>
+      {active ? <Sandbox html={html} /> : <Lazy item={item} mime="text/html" />}
+      <p class="hint">
+        {active ? 'Its scripts run in a sandbox: apart from this page, without any network. ' : 'This output has scripts. They were left out. '}
+        <button class="link" onClick={() => setActive(!active)}>{active ? 'Stop them' : 'Run them in a sandbox'}</button>
+      </p>
+    </div>
+  );
+}
+
+export function DataOutput({ item }: { item: Data }) {
+  const mime = chooseMime(item.data);
+  if (!mime) return <p class="hint">An output of a kind that this page cannot show: {Object.keys(item.data).join(', ') || 'empty'}.</p>;
+  if (mime === 'text/html') return <Html item={item} />;
+  if (/^image\/(png|jpeg|webp|gif)$/.test(mime)) return <Picture item={item} mime={mime} />;
+  if (mime === 'text/plain') return <PlainText text={asText(item.data[mime])} />;
+  if (mime !== 'application/vnd.plotly.v1+json' && mime.endsWith('json')) return <JsonTree value={item.data[mime]} />;
+  return <Lazy item={item} mime={mime} />;
+}
