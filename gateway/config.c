@@ -49,6 +49,7 @@ static const struct setting SETTINGS[] = {
     {"max-body-mb", K_INT, AT(max_body_mb), 1, 1024, "N", "largest request body held in memory (64)"},
     {"cell-timeout-s", K_MS, AT(cell_timeout_ms), 0, 7 * 24 * 3600, "N", "wall time of a cell, 0 = none (0)"},
     {"command-timeout-s", K_MS, AT(command_timeout_ms), 1, 24 * 3600, "N", "wall time of a command (30)"},
+    {"kernel-start-s", K_MS, AT(kernel_start_ms), 1, 3600, "N", "for a fresh kernel to answer, each of three tries (120)"},
     {"idle-s", K_INT, AT(idle_s), 0, 365 * 24 * 3600, "N", "pause a session that was at rest so long, 0 = never (600)"},
     {"delete-s", K_INT, AT(delete_s), 0, 365 * 24 * 3600, "N", "delete a session that was paused so long, 0 = never (86400)"},
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
@@ -240,8 +241,10 @@ char *config_default_dir(bool cache, char *const *env)
 
 static int set_defaults(struct config *c, char *const *env, struct ck_err *err)
 {
-    *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .max_sessions = 50, .memory_reserve_mb = 512, .uid_base = 210000,
-                         .max_connections = 16384, .max_body_mb = 64, .list_kernels = true, .max_message_mb = 104, .rate_limit_window_ms = 3000, .command_timeout_ms = 30000,
+    *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .max_sessions = 50, .memory_reserve_mb = 512,
+                         .uid_base = 210000, .max_connections = 16384, .max_body_mb = 64, .list_kernels = true,
+                         .max_message_mb = 104, .rate_limit_window_ms = 3000, .command_timeout_ms = 30000,
+                         .kernel_start_ms = 120000,
                          .idle_s = 600, .delete_s = 86400};
     c->host = strdup("127.0.0.1");
     c->base_url = strdup("");

@@ -47,6 +47,7 @@ struct config {
     // Limits of a session, defaults that a session may lower or (up to the maximum) raise.
     int64_t cell_timeout_ms;    // 0 = none
     int64_t command_timeout_ms; // 30 s
+    int64_t kernel_start_ms;    // of a fresh kernel after a restart, each try; 120 s
     int idle_s;   // at rest for so long: paused; 0 = never
     int delete_s; // paused for so long: deleted; 0 = never
 };

@@ -10,6 +10,7 @@ static const struct blimits defaults = {
     .log_bytes = 64u << 20,
     .cell_ms = 0,
     .command_ms = 30000,
+    .kernel_start_ms = 120000,
     .output_bytes = 10u << 20,
     .message_bytes = 104u << 20,
     .artifact_max = 200,
@@ -31,6 +32,7 @@ int blimits_apply(struct blimits *l, const json_t *o, struct ck_err *err)
     n.log_bytes = (uint64_t)limit(o, "log_bytes", (int64_t)l->log_bytes, 64 << 10, 4LL << 30, &e);
     n.cell_ms = limit(o, "cell_ms", l->cell_ms, 0, 7LL * 24 * 3600 * 1000, &e);
     n.command_ms = limit(o, "command_ms", l->command_ms, 0, 7LL * 24 * 3600 * 1000, &e);
+    n.kernel_start_ms = limit(o, "kernel_start_ms", l->kernel_start_ms, 1000, 3600LL * 1000, &e);
     // Six times as much as JSON at worst, and a finished cell must fit into a frame (CK_FRAME_BODY_MAX). So
     // must a message with its event's header.
     n.output_bytes = (uint64_t)limit(o, "output_bytes", (int64_t)l->output_bytes, 4 << 10, 20 << 20, &e);

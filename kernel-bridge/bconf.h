@@ -12,6 +12,7 @@ struct blimits {
     uint64_t log_bytes;     // of the event log
     int64_t cell_ms;        // wall time of a cell that names none; 0 = no limit
     int64_t command_ms;     // the same for commands
+    int64_t kernel_start_ms; // for a fresh kernel to answer, each try
     uint64_t output_bytes;  // collected of one cell; streamed of one command
     uint64_t message_bytes; // of one kernel message
     unsigned artifact_max;  // listed of one cell

@@ -42,7 +42,6 @@ enum br_origin {
 // Patience with a guest on a host that has too much to do: no client waits for these, the gateway's
 // own deadlines are for them.
 #define BR_SETUP_MS 120000        // of the whole
-#define BR_KERNEL_START_MS 120000
 #define BR_AGENT_MS 30000         // for one answer of the agent
 #define BR_ASKED_MS 10000         // the same, when it is for a client that waits
 #define BR_TOPIC_MAX 40

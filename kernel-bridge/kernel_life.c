@@ -47,6 +47,12 @@ static void kernel_proved(struct bridge *b, const struct ck_err *err)
 {
     if (b->state != BR_RESTARTING)
         return;
+    if (err && b->start_attempts < ATTEMPTS_MAX) { // files and session are worth another try: br_kernel_exit goes on
+        ck_log(CK_LOG_WARN, "bridge", "kernel_start_failed id=%s attempt=%u reason=%s", b->conf.id, b->start_attempts,
+               err->reason);
+        br_kernel_kill(b, "it did not answer after its start");
+        return;
+    }
     if (err) {
         give_up(b, err);
         return;
@@ -70,7 +76,7 @@ static void kernel_started(void *user, const json_t *answer, struct ck_slice pay
     (void)payload;
     if (b->state != BR_RESTARTING)
         return;
-    if (err && err->status != 410 && b->start_attempts < ATTEMPTS_MAX && ck_mono_ms() < b->start_deadline) {
+    if (err && err->status != 410 && b->start_attempts < ATTEMPTS_MAX) {
         ck_log(CK_LOG_WARN, "bridge", "kernel_start_failed id=%s attempt=%u reason=%s", b->conf.id, b->start_attempts,
                err->reason);
         start_kernel(b);
@@ -106,8 +112,8 @@ static void start_kernel(struct bridge *b)
     if (o && b->kernel_cwd[0])
         json_object_set_new(o, "cwd", json_string(b->kernel_cwd));
     b->start_attempts++;
-    int64_t left = b->start_deadline - ck_mono_ms();
-    if (ac_request(b->ac, o, ck_slice("", 0), left > 0 ? (unsigned)left : 1, kernel_started, b, &err) < 0)
+    b->start_deadline = ck_mono_ms() + b->conf.limits.kernel_start_ms;
+    if (ac_request(b->ac, o, ck_slice("", 0), (unsigned)b->conf.limits.kernel_start_ms, kernel_started, b, &err) < 0)
         give_up(b, &err);
 }
 
@@ -227,7 +233,6 @@ void br_kernel_exit(struct bridge *b, const json_t *push)
     bool again = b->state == BR_RESTARTING;
     if (!again) {
         b->state = BR_RESTARTING;
-        b->start_deadline = ck_mono_ms() + BR_KERNEL_START_MS;
         b->start_attempts = 0;
     }
     uv_timer_stop(&b->restart_timer);

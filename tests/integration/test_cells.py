@@ -566,3 +566,23 @@ def png_size(base64_text):
     import base64
     import struct
     return struct.unpack(">II", base64.b64decode(base64_text)[16:24])
+
+
+def test_a_fresh_kernel_that_does_not_answer_is_tried_again_and_the_session_lives(start):
+    gw = start("--pool-size", "0", "--kernel-start-s", "2", "--on-exit", "kill")
+    api = gw.client()
+    sid = api.create()
+    assert api.put_file(sid, "/home/user/kept.txt", b"kept").status == 201
+    assert api.cell(sid, "slownext:20000:2\nexit:3")["status"] == "kernel_died"
+    c = api.cell(sid, "print:again")
+    assert c["status"] == "ok", c
+    assert api.get_file(sid, "/home/user/kept.txt").body == b"kept"
+
+
+def test_a_session_whose_kernels_never_answer_ends_and_says_so(start):
+    gw = start("--pool-size", "0", "--kernel-start-s", "1", "--on-exit", "kill")
+    api = gw.client()
+    sid = api.create()
+    assert api.cell(sid, "slownext:60000:9\nexit:3")["status"] == "kernel_died"
+    c = api.cell(sid, "print:again")
+    assert c["status"] == "vm_died" and "fresh kernel did not start" in c["detail"], c

@@ -187,6 +187,9 @@ class Agent(threading.Thread):
             time.sleep(0.3)
         self.kernel_env = h.get("env") or {}
         self.machine.kernel = Kernel(self.machine, self.machine.ports, h["key"].encode())
+        slow = getattr(self.machine, "slow_kernels", [])
+        if slow:
+            self.machine.kernel.slow_start = slow.pop()
         self.machine.kernel.start()
         return {"pid": self.machine.kernel.pid}, b""
 

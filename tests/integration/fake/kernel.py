@@ -218,7 +218,11 @@ class Kernel:
             if not got:
                 continue
             ids, header, content, buffers = got
-            time.sleep(self.slow_start)
+            begin = time.monotonic() + self.slow_start
+            while not self.dead and time.monotonic() < begin:
+                time.sleep(0.02)
+            if self.dead:
+                break
             if self.leaves is not None:
                 self.die(code=self.leaves)
                 break
@@ -515,6 +519,7 @@ COMMANDS = {
     "mute": c_mute,                                                  # mute[:MS]  the publishing socket closes then
     "lag": lambda k, ms: setattr(k, "lag", int(ms) / 1000),          # lag:MS  of all on iopub from now on
     "slowstart": lambda k, ms: setattr(k, "slow_start", int(ms) / 1000),  # slowstart:MS  of all later cells
+    "slownext": lambda k, ms, n="1": setattr(k.machine, "slow_kernels", [int(ms) / 1000] * int(n)),  # slownext:MS:N  the next N kernels
     "forge": c_forge,                                                # forge:WHAT see c_forge
     "lateidle": lambda k, ms: setattr(k, "silent_end", "late" + ms), # lateidle:MS after its reply
     "noreply": c_end("noreply"), "noidle": c_end("noidle"),          # the cell's end is not told in full
