@@ -27,7 +27,10 @@ static json_t *content_of(const char *word)
         return json_pack("{s:{}}", "text/plain");
     if (!strcmp(word, "sse"))
         return json_pack("{s:{}}", "text/event-stream");
-    json_t *c = json_pack("{s:{s:o}}", "application/json", "schema", schema_ref(word));
+    bool file = !strcmp(word, "file"); // or the entries of a folder
+    json_t *c = json_pack("{s:{s:o}}", "application/json", "schema", schema_ref(file ? "Folder" : word));
+    if (file)
+        json_object_set_new(c, "application/octet-stream", json_object());
     if (!strcmp(word, "Cell") || !strcmp(word, "Command"))
         json_object_set_new(c, "text/event-stream", json_object());
     return c;
@@ -48,14 +51,16 @@ static void add_error(json_t *responses, const char *status, size_t n)
 static json_t *responses_of(const struct v1_operation *op)
 {
     json_t *o = json_object();
-    if (op->answer) {
-        char status[4];
-        snprintf(status, sizeof status, "%.3s", op->answer);
-        const char *word = op->answer + 4;
+    for (const char *a = op->answer; a && *a; a += strspn(a, "|")) { // "200 Word|201 Word"
+        char status[4], word[64];
+        size_t n = strcspn(a, "|");
+        snprintf(status, sizeof status, "%.3s", a);
+        snprintf(word, sizeof word, "%.*s", (int)n - 4, a + 4);
         json_t *answer = json_pack("{s:s}", "description", op->summary);
         if (strcmp(word, "-"))
             json_object_set_new(answer, "content", content_of(word));
         json_object_set_new(o, status, answer);
+        a += n;
     }
     for (const char *e = op->errors; *e; e += strspn(e, " ")) {
         size_t n = strcspn(e, " ");

@@ -37,9 +37,9 @@ const struct v1_operation v1_operations[] = {
     {"post", CELL "/stdin", "answerInput", "Answer the input() that the cell waits in", 0, "Stdin", "204 -", "400 " SESSION_ERRORS},
     {"get", S "/events", "streamEvents", "The session's events as server-sent events", "from", 0, "200 sse", "400 " SESSION_ERRORS},
     {"get", S "/stream", "streamWebsocket", "The session's events as a WebSocket", "from", 0, "101 -", "400 426 " SESSION_ERRORS},
-    {"get", FILES, "getFile", "A file's bytes, or a folder's entries as JSON, or the folder as a tar archive", "download archive", 0, "200 bytes", "304 403 412 416 " SESSION_ERRORS},
-    {"put", FILES, "putFile", "Store a file (all or nothing), or unpack a tar archive into a folder", "archive", "bytes", "201 Stat", "400 403 412 413 507 " SESSION_ERRORS},
-    {"post", FILES, "fileAction", "Make a folder, or move a file or folder", 0, "FileAction", "200 Stat", "400 403 " SESSION_ERRORS},
+    {"get", FILES, "getFile", "A file's bytes, or a folder's entries as JSON, or the folder as a tar archive", "download archive", 0, "200 file|206 bytes", "304 403 412 416 " SESSION_ERRORS},
+    {"put", FILES, "putFile", "Store a file (all or nothing), or unpack a tar archive into a folder", "archive", "bytes", "201 Stat|200 Stat", "400 403 412 413 507 " SESSION_ERRORS},
+    {"post", FILES, "fileAction", "Make a folder, or move a file or folder", 0, "FileAction", "200 Stat|201 Stat", "400 403 " SESSION_ERRORS},
     {"delete", FILES, "deleteFile", "Remove a file or folder", "recursive", 0, "204 -", "403 " SESSION_ERRORS},
     {"post", S "/commands", "runCommand", "Run a program beside the kernel; with Accept: text/event-stream its output as it comes", 0, "CommandRun", "200 Command", "400 413 " SESSION_ERRORS},
 };
@@ -110,6 +110,9 @@ const char v1_schemas_json[] =
     "\"Stdin\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"value\":" STR ",\"eof\":" BOOL "}},"
     "\"Stat\":{\"type\":\"object\",\"properties\":{\"path\":" STR ",\"name\":" STR ",\"type\":{\"enum\":[\"file\",\"dir\",\"other\"]}"
     ",\"size\":" INT ",\"modified_at\":" STR ",\"mode\":" INT ",\"mime\":" STR ",\"etag\":" STR "}},"
+    "\"Folder\":{\"type\":\"object\",\"required\":[\"path\",\"entries\"],\"properties\":{\"path\":" STR ",\"path_raw_hex\":" STR
+    ",\"type\":{\"enum\":[\"dir\"]},\"entries\":" ARRAY("{\"type\":\"object\",\"properties\":{\"name\":" STR ",\"name_raw_hex\":" STR ",\"url\":" STR
+    ",\"type\":{\"enum\":[\"file\",\"dir\",\"other\"]},\"size\":" INT ",\"modified_at\":" STR "}}") ",\"truncated\":" BOOL "}},"
     "\"FileAction\":{\"type\":\"object\",\"required\":[\"action\"]," CLOSED
     ",\"properties\":{\"action\":{\"enum\":[\"mkdir\",\"move\"]},\"to\":" STR "}},"
     "\"CommandRun\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"cmd\":" STR ",\"argv\":" ARRAY(STR) ",\"cwd\":" STR

@@ -9,7 +9,7 @@ struct v1_operation {
     const char *summary;
     const char *query;   // names of components.parameters separated by spaces, NULL = none
     const char *request; // schema name, "bytes", or NULL = no body
-    const char *answer;  // "STATUS Schema" of the success; Schema: a name, "[name]", "bytes", "sse", "-" = empty
+    const char *answer;  // "STATUS Schema" of each success, "|" between; Schema: a name, "[name]", "bytes", "file", "sse", "-"
     const char *errors;  // statuses separated by spaces
 };
 
