@@ -139,7 +139,8 @@ static void on_input(uv_poll_t *p, int status, int events)
 
 static void attend(struct session *s)
 {
-    printf("{\"agent_port\":%u}\n", (unsigned)ck_machine_port(s->m, CK_VM_PORT_AGENT));
+    printf("{\"agent_port\":%u,\"shell_port\":%u}\n", (unsigned)ck_machine_port(s->m, CK_VM_PORT_AGENT),
+           (unsigned)ck_machine_port(s->m, 0)); // kernel's, for a bench of the link itself
     fflush(stdout);
     uv_poll_start(&s->input, UV_READABLE | UV_DISCONNECT, on_input);
 }

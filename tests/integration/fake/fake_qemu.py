@@ -107,7 +107,8 @@ class Machine:
             if self.ports and not self.agent:
                 make = native.Native if os.path.exists(native.PATH) else Kernel
                 self.kernel = make(self, self.ports, b"template")
-                self.agent = Agent(self, self.ports[5560])
+                agent = native.NativeAgent if os.path.exists(native.AGENT_PATH) else Agent
+                self.agent = agent(self, self.ports[5560])
                 if self.past:
                     self.check_memory()
                     self.kernel.thaw(self.past["kernel"])

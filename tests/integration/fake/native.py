@@ -1,11 +1,15 @@
-"""A kernel in a process of its own: tests/bench/fastkernel, when a bench has put it beside the fake."""
+"""Kernel and agent in processes of their own: tests/bench/fastkernel and fastagent, when a bench has put
+them beside the fake."""
 import os
 import subprocess
 import sys
 
+from agent import Agent
 from kernel import Kernel
 
-PATH = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "fastkernel")
+HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
+PATH = os.path.join(HERE, "fastkernel")
+AGENT_PATH = os.path.join(HERE, "fastagent")
 
 
 class Native(Kernel):
@@ -19,3 +23,8 @@ class Native(Kernel):
 
     def interrupt(self, how):
         pass
+
+
+class NativeAgent(Agent):
+    def start(self):
+        self.process = subprocess.Popen([AGENT_PATH, str(self.port)], stdin=subprocess.DEVNULL)
