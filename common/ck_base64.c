@@ -30,11 +30,13 @@ size_t ck_base64_length(const char *p, size_t n)
 // have any.
 static int decode_line(const char *line, size_t n, bool last, struct ck_buf *out)
 {
-    size_t pad = n && line[n - 1] == '=' ? 1 + (line[n - 2] == '=') : 0;
-    if (n % 4 || (pad && !last) || ck_buf_reserve(out, n / 4 * 3))
+    if (n % 4)
         return -1;
     if (!n)
         return 0;
+    size_t pad = line[n - 1] == '=' ? 1 + (line[n - 2] == '=') : 0;
+    if ((pad && !last) || ck_buf_reserve(out, n / 4 * 3))
+        return -1;
     if (memchr(line, '=', n - pad) || line[0] == ' ' || line[0] == '\t') // EVP_DecodeBlock would take these
         return -1;
     int got = EVP_DecodeBlock(out->p + out->n, (const unsigned char *)line, (int)n);
