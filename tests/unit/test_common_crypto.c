@@ -1,6 +1,7 @@
 // MACs and hashes against published vectors (RFC 4231, FIPS 180-4 examples); hex and UUIDs.
 #include "common/ck_crypto.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,6 +47,34 @@ static void hmac_matches_rfc_4231(void **state)
                ck_slice_str("This is a test using a larger than block-size key and a larger than block-size data. The "
                             "key needs to be hashed before being used by the HMAC algorithm."),
                "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2", 32);
+}
+
+static void an_empty_key_is_a_key(void **state)
+{
+    (void)state;
+    static const char want[] = "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad";
+    expect_mac(ck_slice("", 0), ck_slice("", 0), want, 32);
+    expect_mac(ck_slice(NULL, 0), ck_slice(NULL, 0), want, 32);
+}
+
+static void *sign_again_and_again(void *key)
+{
+    for (int i = 0; i < 500; i++)
+        expect_mac(ck_slice_str(key), ck_slice_str("what do ya want for nothing?"),
+                   !strcmp(key, "Jefe") ? "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+                                        : "d1f18e0fa8753d81d83be54ce4a35587785bf006173619d186dde1d0da7ac878", 32);
+    return NULL;
+}
+
+static void keys_of_threads_do_not_mix(void **state)
+{
+    (void)state;
+    static char keys[2][5] = {"Jefe", "jefE"};
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, sign_again_and_again, keys[i % 2]), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
 }
 
 static void hmac_of_parts_is_that_of_their_concatenation(void **state)
@@ -141,6 +170,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hmac_matches_rfc_4231),
+        cmocka_unit_test(an_empty_key_is_a_key),
+        cmocka_unit_test(keys_of_threads_do_not_mix),
         cmocka_unit_test(hmac_of_parts_is_that_of_their_concatenation),
         cmocka_unit_test(an_empty_key_and_no_data_work),
         cmocka_unit_test(sha256_matches_the_published_examples),
