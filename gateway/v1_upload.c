@@ -177,7 +177,9 @@ void v1_files_put(struct http_req *r)
     }
     p->r = r;
     p->stat_rid = p->write_rid = -2;
-    if (!strcmp(p->path, "/"))
+    if (http_header_in(r, "Content-Range")) // RFC 9110 14.4: a part must never pass for the whole
+        ck_fail(&err, 400, "bad_request", "parts of a file cannot be written (Content-Range): send the whole file");
+    else if (!strcmp(p->path, "/"))
         ck_fail(&err, 409, "is_a_folder", "the path is a folder: name a file in it");
     else
         p->link = session_link_open(s, SESSION_LINK_REQUEST, &link_events, p, &err);

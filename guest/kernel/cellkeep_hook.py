@@ -1,4 +1,4 @@
-"""The kernel of a cellkeep guest: ipykernel with nine changes.
+"""The kernel of a cellkeep guest: ipykernel with ten changes.
 
 * It can be *personalised*: a control request gives a clone its own key, identity and randomness.
 * It survives being restored from a snapshot: what it published into the connection that is no more is
@@ -14,6 +14,7 @@
 * An interrupt reaches a cell that awaits at once, and not when what it awaits comes.
 * A kernel that was told to leave (`exit`, `quit`, a stopped loop) begins nothing any more, and says so
   with its exit code: what it had been given meanwhile can be given to the next one.
+* A cell may do to sys.stdout and sys.stderr what it likes: it ends all the same.
 * History lives in memory; no connection file is written; completion does without jedi.
 
 Runs as the guest's user. Holds no secret but the kernel's own message key.
@@ -408,6 +409,9 @@ class Kernel(IPythonKernel):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
+        self._own_streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+        for owner, name in ((self.shell.displayhook, "finish_displayhook"), (self.shell, "_showtraceback")):
+            setattr(owner, name, self._mended_before(getattr(owner, name)))
         self._serving = 0  # messages of the shell channel that have begun and not ended
         self.control_handlers["cellkeep_personalise"] = self.cellkeep_personalise
 
@@ -417,6 +421,30 @@ class Kernel(IPythonKernel):
             super().set_parent(ident, parent, channel)
         else:
             super(IPythonKernel, self).set_parent(ident, parent, channel)
+
+    async def do_execute(self, *args, **kwargs):
+        try:
+            return await super().do_execute(*args, **kwargs)
+        finally:
+            self._mend_streams()
+
+    def _mended_before(self, method):
+        def call(*args, **kwargs):
+            self._mend_streams()
+            return method(*args, **kwargs)
+
+        return call
+
+    def _mend_streams(self):
+        """ipykernel flushes both before it tells a result, an error, and that a cell has ended, and would do none of it
+        when the cell put None there, or something without a flush that works. What was closed is open again."""
+        for name, own in self._own_streams.items():
+            if own.closed:
+                own.pub_thread = self.iopub_thread
+            try:
+                getattr(sys, name).flush()
+            except Exception:
+                setattr(sys, name, own)
 
     def left_between_cells(self):
         return not self._serving

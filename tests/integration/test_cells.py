@@ -266,6 +266,13 @@ def test_an_upload_that_breaks_leaves_no_file(gateway, api, session):
     assert names == [], names
 
 
+def test_a_part_never_replaces_a_whole_file(api, session):
+    api.put_file(session, "/home/user/whole.bin", b"0123456789")
+    r = api.request("PUT", api.file_path(session, "/home/user/whole.bin"), b"zz", headers={"Content-Range": "bytes 0-1/10"})
+    assert r.status == 400 and "whole file" in r.json()["message"], r
+    assert api.get_file(session, "/home/user/whole.bin").body == b"0123456789"
+
+
 def test_commands_run_beside_the_kernel(api, session):
     r = api.post("/v1/sessions/%s/commands" % session, {"cmd": "echo hello"}).json()
     assert r["exit_code"] == 0 and r["stdout"] == "hello\n"

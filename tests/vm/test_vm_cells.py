@@ -214,3 +214,12 @@ ticks_before, before = ticks(), time.monotonic()
 time.sleep(10)
 print((ticks() - ticks_before) / (time.monotonic() - before))""", timeout=150)
     assert c["status"] == "ok" and float(c["stdout"]) < 100, c  # 250 of a kernel that ticks
+
+
+def test_a_cell_may_do_anything_to_its_streams_and_ends_all_the_same(api, session):
+    for code in ("import sys; sys.stdout = None; 3", "import sys; del sys.stderr; 3", "import sys; sys.stdout.close(); 3",
+                 "class Broken:\n    def flush(self): raise OSError('no')\nimport sys; sys.stderr = Broken(); 3"):
+        c = api.cell(session, code, timeout_s=30)
+        assert c["status"] == "ok" and c["result"]["text/plain"] == "3", (code, c)
+        c = api.cell(session, "import sys\nprint('out')\nprint('err', file=sys.stderr)", timeout_s=30)
+        assert (c["status"], c["stdout"], c["stderr"]) == ("ok", "out\n", "err\n"), (code, c)
