@@ -30,6 +30,7 @@ struct boot {
     uv_signal_t sig[3];
     enum phase phase;
     int quiet;
+    int reached; // percent that the guest has told
     int64_t settling_since, last_cpu_ms;
     bool failed;
     struct ck_err err;
@@ -141,7 +142,8 @@ static void on_deadline(uv_timer_t *t)
     struct boot *b = t->data;
     char text[128];
     snprintf(text, sizeof text, "the guest did not %s within %u s",
-             b->o->spec->use == CK_VM_PROBE ? "boot to the agent's hello" : "get ready", b->o->deadline_ms / 1000);
+             b->o->spec->use == CK_VM_PROBE ? "boot to the agent's hello" : b->reached ? "get any further" : "get ready",
+             b->o->deadline_ms / 1000);
     end_with(b, 504, "boot_timeout", text);
 }
 
@@ -172,6 +174,10 @@ static void on_line(const struct ck_console_line *l, void *user)
     } else if (l->kind == CK_CONSOLE_HELLO) {
         say(b, 0, "the guest has booted");
     } else if (l->kind == CK_CONSOLE_PROGRESS) {
+        if (l->percent > b->reached) { // slow is not stuck: a host with too much to do takes its time
+            b->reached = l->percent;
+            uv_timer_start(&b->deadline, on_deadline, b->o->deadline_ms, 0);
+        }
         say(b, l->percent * 97 / 100, l->text);
     } else if (l->kind == CK_CONSOLE_READY && !probe) {
         settle(b);

@@ -6,7 +6,7 @@
 
 struct ck_boot_opts {
     const struct ck_vm_spec *spec; // CK_VM_TEMPLATE or CK_VM_PROBE
-    unsigned deadline_ms;          // to hello (probe) or template-ready (template)
+    unsigned deadline_ms;          // to hello (probe); from one percent of progress to the next (template)
     const char *state_path;        // template: where QEMU saves the device state
     ck_progress_fn progress;       // may be NULL
     void *user;

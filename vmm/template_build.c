@@ -185,7 +185,7 @@ static int fill(struct job *j, struct ck_err *err)
     if (ck_path(ram, sizeof ram, err, "%s/ram", j->tmp) || ck_path(backing, sizeof backing, err, "%s/disk.qcow2", j->t.dir) ||
         ck_disk_make(j->tmp, j->disk_bytes, err) || check_interrupted(err))
         return -1;
-    say(j, -1, j->t.accel == CK_ACCEL_TCG ? "booting the guest (one to five minutes under TCG)" : "booting the guest");
+    say(j, -1, j->t.accel == CK_ACCEL_TCG ? "booting the guest (one to five minutes under TCG, more on a busy host)" : "booting the guest");
     if (boot(j, err))
         return -1;
     if (ck_disk_punch_zeroes(ram, &kept, err) || ck_disk_make_blank(j->tmp, backing, j->disk_bytes, err) ||

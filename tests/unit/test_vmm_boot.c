@@ -37,6 +37,12 @@ static void guest(const char *does)
     put(4, "cellkeep-agent: hello\r\n");
     if (!strcmp(does, "fail"))
         put(4, "cellkeep-agent: failed no disk with serial=disk\r\n");
+    for (int i = 1; !strcmp(does, "slowly") && i <= 6; i++) { // 2.4 s in all, and then no further
+        char text[64];
+        usleep(400 * 1000);
+        snprintf(text, sizeof text, "cellkeep-agent: progress %d step %d\r\n", i * 10, i);
+        put(4, text);
+    }
     if (strcmp(does, "get-ready") != 0)
         return;
     put(4, "cellkeep-agent: progress 50 importing pandas\r\n");
@@ -154,6 +160,16 @@ static void ready_means_nothing_to_a_probe_and_hello_is_not_enough_for_a_templat
     assert_string_equal(e.reason, "boot_timeout");
 }
 
+static void a_template_is_given_up_when_it_gets_no_further_and_not_because_it_is_slow(void **state)
+{
+    (void)state;
+    struct ck_err e = CK_ERR_INIT;
+    assert_true(boot(CK_VM_TEMPLATE, "slowly", 2000, "/x", &e) < 0);
+    assert_string_equal(e.reason, "boot_timeout");
+    assert_non_null(strstr(e.text, "did not get any further within 2 s"));
+    assert_int_equal(percent, 58); // beyond the first two seconds
+}
+
 static void a_signal_interrupts_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -179,6 +195,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_guest_that_reports_a_failure_is_believed),
         cmocka_unit_test(a_guest_that_dies_is_reported_with_its_last_words),
         cmocka_unit_test(ready_means_nothing_to_a_probe_and_hello_is_not_enough_for_a_template),
+        cmocka_unit_test(a_template_is_given_up_when_it_gets_no_further_and_not_because_it_is_slow),
         cmocka_unit_test(a_signal_interrupts_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
