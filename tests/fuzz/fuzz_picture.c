@@ -11,9 +11,10 @@ static void base64(struct ck_slice s)
 {
     struct ck_buf raw = CK_BUF_INIT, text = CK_BUF_INIT, again = CK_BUF_INIT;
     if (!ck_base64_decode((const char *)s.p, s.n, &raw)) {
-        if (ck_base64_length((const char *)s.p, s.n) != raw.n || ck_base64_add(&text, raw.p ? (const void *)raw.p : "", raw.n) ||
+        const void *bytes = raw.p ? (const void *)raw.p : "";
+        if (ck_base64_length((const char *)s.p, s.n) != raw.n || ck_base64_add(&text, bytes, raw.n) ||
             ck_base64_decode((const char *)text.p, text.n, &again) || again.n != raw.n ||
-            (raw.n && memcmp(again.p, raw.p, raw.n) != 0))
+            (again.p && memcmp(again.p, bytes, raw.n) != 0))
             abort();
     }
     ck_buf_free(&raw);
