@@ -171,15 +171,15 @@ def test_pictures_are_shrunk_by_the_guests_own_pillow(api, shared):
 import io, os
 from PIL import Image
 from IPython.display import display, Image as Shown
-noise = Image.frombytes("RGB", (600, 450), os.urandom(600 * 450 * 3)).resize((2400, 1800))
+noise = Image.frombytes("RGB", (600, 450), os.urandom(600 * 450 * 3)).resize((1200, 900))
 noise.save("photo.jpg")
 noise.convert("P").save("palette.png")
 display(Shown("photo.jpg"))
 Shown("palette.png")
 """
-    c = api.cell(shared, code, timeout=150, output={"max_image_edge": 800, "mime_types": ["image/*"]})
+    c = api.cell(shared, code, timeout=150, output={"max_image_edge": 400, "mime_types": ["image/*"]})
     assert c["status"] == "ok", c
-    whole = {"from": [2400, 1800], "to": [800, 600]}
+    whole = {"from": [1200, 900], "to": [400, 300]}
     assert c["images"] == [{"type": "image/jpeg", "display": 0, **whole}, {"type": "image/png", "display": "result", **whole}]
     assert {a["name"]: a["display"] for a in c["artifacts"]} == {"photo.jpg": 0, "palette.png": "result"}
     sent = base64.b64decode(c["displays"][0]["data"]["image/jpeg"]), base64.b64decode(c["result"]["image/png"])
@@ -187,7 +187,7 @@ Shown("palette.png")
     for name, data in zip(("a.jpg", "a.png"), sent):
         api.put_file(shared, "/home/user/" + name, data)
     check = "from PIL import Image\nfor n in 'a.jpg', 'a.png':\n    im = Image.open(n); im.load(); print(im.size, im.format)"
-    assert api.cell(shared, check)["stdout"] == "(800, 600) JPEG\n(800, 600) PNG\n"
+    assert api.cell(shared, check)["stdout"] == "(400, 300) JPEG\n(400, 300) PNG\n"
     names = [e["name"] for e in api.get_file(shared, "/var/tmp").json()["entries"]]
     assert not [n for n in names if n.startswith(".cellkeep")], names
 
