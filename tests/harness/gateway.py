@@ -59,6 +59,8 @@ class Gateway:
     def start(self, timeout=60):
         env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "HOST_SECRET": "host-secret-value",
                "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1", **self.env}
+        if "CELLKEEP_CACHE_DIR" in os.environ:
+            env.setdefault("CELLKEEP_CACHE_DIR", os.environ["CELLKEEP_CACHE_DIR"])
         self.log = open(self.stderr_path, "ab")
         self.proc = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                      stderr=self.log, env=env)
