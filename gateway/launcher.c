@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define READY_MS 150000 // the bridge's own is 120 s
-#define RESTORED_MS 40000
+#define RESUMED_MS 40000 // somebody waits, who is told 40 s; a fork has no such promise
 #define UID_TRIES 64
 #define STARTING_MB 128 // what a session takes until it has answered its first cell, about
 
@@ -242,7 +242,7 @@ static void on_status(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
 
 static int ready_ms(const struct launch *x)
 {
-    return x->kind == LAUNCH_POOL ? READY_MS : RESTORED_MS;
+    return x->kind == LAUNCH_RESUME ? RESUMED_MS : READY_MS;
 }
 
 static void on_timeout(uv_timer_t *t)

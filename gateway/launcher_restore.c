@@ -1,17 +1,19 @@
-// Resumes and forks: started a few at a time, so that a hundred of them take turns and do not starve
-// each other of the processor. Resumes come first: somebody waits for each.
+// Resumes and forks: started a few at a time for every processor, so that a hundred of them take turns
+// and do not starve each other. A restore is loaded in milliseconds and is then the guest's first steps,
+// which under emulation are translated afresh: processor time, that no order of doing things saves.
+// Resumes come first: somebody waits for each.
 #include "gateway/launcher_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define RESTORES_MAX 4
+#define RESTORES_PER_CPU 4
 
 // Those that run may leave some; when there are none, waiting would be for nothing.
 static bool may_begin(struct launcher *l, struct launch *x)
 {
     int64_t have;
-    if (l->nrestoring >= RESTORES_MAX)
+    if (l->nrestoring >= RESTORES_PER_CPU * (size_t)uv_available_parallelism())
         return false;
     if (launcher_has_room(l, &have))
         return true;

@@ -189,6 +189,19 @@ int layer_seal(const char *session_dir, const char *layer, uid_t owner, int64_t 
     return 0;
 }
 
+int layer_seal_all(const char *session_dir, const char *layer, uid_t owner, struct ck_err *err)
+{
+    char below[LAYER_BELOW_MAX][CK_UUID_MAX];
+    if (layer_seal(session_dir, layer, owner, NULL, err))
+        return -1;
+    CK_CLEAN_FD int dir = open_layer(session_dir, layer, err);
+    int n = dir >= 0 ? read_below(dir, below, err) : -1;
+    for (int i = 0; i < n; i++)
+        if (layer_seal(session_dir, below[i], owner, NULL, err))
+            return -1;
+    return n < 0 ? -1 : 0;
+}
+
 // --- links ---------------------------------------------------------------------------------------------
 
 static int link_one(int from, const char *name, void *user)

@@ -27,6 +27,10 @@ int layer_parse_origin(const void *json, size_t n, struct layer_origin *out, str
 // (may be NULL) is what its files take on disk.
 int layer_seal(const char *session_dir, const char *layer, uid_t owner, int64_t *bytes, struct ck_err *err);
 
+// The layer and those below it, before they are shared: one whose gateway was killed before it sealed
+// it is a disk below like any other, and another session's bridge could not open it.
+int layer_seal_all(const char *session_dir, const char *layer, uid_t owner, struct ck_err *err);
+
 // Gives the sealed layer, and the disks below it, to the folder to_dir, which exists, by hard links.
 int layer_link(const char *from_dir, const char *to_dir, const char *layer, struct ck_err *err);
 

@@ -251,7 +251,7 @@ static void do_links(struct life_work *w) // thread pool
     const struct fork *f = w->user;
     char dir[PATH_MAX];
     int made = 0;
-    if (layer_seal(w->dir, f->layer, w->owner, NULL, &w->err))
+    if (layer_seal_all(w->dir, f->layer, w->owner, &w->err))
         return;
     for (int i = 0; i < f->count && !w->err.status; i++, made++) {
         child_dir(f, i, dir);

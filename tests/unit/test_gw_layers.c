@@ -175,6 +175,34 @@ static void test_sealing_follows_nothing(void **state)
     assert_int_equal(layer_link(dir, other, A, &err), -1);
 }
 
+// A gateway that is killed between the bridge's answer and the seal leaves a layer that is its bridge's
+// alone; the next layer lies on it, and a fork's bridge is another user.
+static void test_what_is_shared_is_sealed_to_the_bottom(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"disk.qcow2", "ram"};
+    char path[PATH_MAX];
+    struct stat st;
+    uid_t owner = geteuid() ? geteuid() : 54321;
+    make_layer(A, "");
+    make_layer(B, "\"" A "\"");
+    for (size_t i = 0; i < 2; i++) {
+        path_of(path, dir, A, names[i]);
+        assert_int_equal(chmod(path, 0600), 0);
+        assert_int_equal(chown(path, owner, owner), 0);
+    }
+    assert_int_equal(layer_seal_all(dir, B, owner, &err), 0);
+    for (size_t i = 0; i < 2; i++) {
+        path_of(path, dir, A, names[i]);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0444);
+        assert_int_equal(st.st_uid, geteuid());
+    }
+    path_of(path, dir, A, NULL);
+    assert_int_equal(ck_remove_tree(path, NULL), 0);
+    assert_int_equal(layer_seal_all(dir, B, owner, &err), -1);
+}
+
 static void test_a_link_brings_the_disks_below_along(void **state)
 {
     (void)state;
@@ -297,6 +325,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_sealed_layer_is_read_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_somebody_can_still_write_is_not_sealed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sealing_follows_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_shared_is_sealed_to_the_bottom, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_link_brings_the_disks_below_along, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_link_needs_all_of_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_something_lies_on_stays_as_a_disk, set_up, tear_down),
