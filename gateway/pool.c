@@ -232,6 +232,10 @@ static void on_timer(uv_timer_t *t)
         if (p->not_before < now + REFILL_DELAY_MS)
             p->not_before = now + REFILL_DELAY_MS;
     }
+    // More than were asked for: a machine of an earlier gateway was found while one was being started, or one
+    // was started for somebody who left.
+    while (p->nready > (size_t)p->size && !p->nwaiters && !p->closing)
+        end_bridge(p, p->ready[--p->nready]);
     expire_waiters(p, now);
     other_expire(p, now);
     kick(p);

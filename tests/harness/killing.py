@@ -185,6 +185,12 @@ class Load:
             if s["id"] not in self.names:
                 self.api().delete("/v1/sessions/" + s["id"])
 
+    def bridge_pid(self, sid):
+        try:
+            return self.gw.bridge_pid(sid)
+        except (OSError, ValueError):  # not yet, or just removed
+            return None
+
     # --- the end ---------------------------------------------------------------------------------------
 
     def check(self):
@@ -220,21 +226,23 @@ class Load:
             assert stdout(got.values()) == self.want[mid], "output is missing or out of order"
 
     def check_orphans(self, api):
-        """Every process and every folder is a session's that is listed, or the pool's."""
-        def strangers():
-            running = {s["id"] for s in api.get("/v1/sessions").json() if s["state"] != "paused"}
-            ours = procs.descendants({self.gw.pid, *(self.gw.bridge_pid(s) for s in running)})
-            there = {p for p, start in self.gw.seen.items() if procs.start_of(p) == start} | inhabitants(self.gw.state)
-            return {p: procs.cmdline(p)[:80] for p in there - ours}
-
+        """Every process and every folder is a session's that is listed, or the pool's: that has no more folders than
+        machines, and a machine of it may be one that an earlier gateway started."""
         def rooms():
             return set(os.listdir(os.path.join(self.gw.state, "sessions"))) - set(self.names)
+
+        def strangers():
+            running = {s["id"] for s in api.get("/v1/sessions").json() if s["state"] != "paused"}
+            bridges = {self.bridge_pid(s) for s in running | (rooms() if self.pool else set())}
+            ours = procs.descendants({self.gw.pid, *bridges} - {None})
+            there = {p for p, start in self.gw.seen.items() if procs.start_of(p) == start} | inhabitants(self.gw.state)
+            return {p: procs.cmdline(p)[:80] for p in there - ours}
         left = []
+        wait_for("no folder of nobody", 30, lambda: len(rooms()) <= self.pool)
         try:
             wait_for("no process of nobody", 30, lambda: (left.append(strangers()), not left[-1])[1])
         except AssertionError:
             raise AssertionError("processes of nobody: %s" % left[-1])
-        wait_for("no folder of nobody", 30, lambda: len(rooms()) <= self.pool)
         half = [n for s in self.names for n in os.listdir(os.path.join(self.gw.state, "sessions", s)) if n.endswith(".tmp")]
         assert not half, half
 

@@ -1,4 +1,7 @@
 """What dies, and what must not: the gateway, a bridge, a VM, one at a time."""
+import os
+import re
+import signal
 import threading
 import time
 
@@ -265,6 +268,31 @@ def test_a_full_pool_is_refilled_after_use(start):
     sids = [api.create() for _ in range(5)]
     assert len({api.cell(s, "pid")["stdout"] for s in sids}) >= 1
     assert all(api.session(s)["state"] == "idle" for s in sids)
+
+
+def test_a_pool_machine_that_is_found_late_makes_the_pool_no_larger(start, state):
+    """It was silent while the next gateway looked for it, so another one was started in its place."""
+    def folders():
+        return set(os.listdir(os.path.join(state, "sessions")))
+
+    def ready():
+        return int(re.search(r"^cellkeep_pool_ready (\d+)", api.get("/metrics").body.decode(), re.M).group(1))
+
+    first = start("--pool-size", "1", state=state)
+    api = first.client()
+    wait_for("a full pool", 30, lambda: ready() == 1)
+    found, = folders()
+    bridge = first.bridge_pid(found)
+    first.kill()
+    os.kill(bridge, signal.SIGSTOP)
+    try:
+        second = start("--pool-size", "1", "--on-exit", "kill", state=state)
+        wait_for("another is being started", 30, lambda: len(folders()) == 2)
+    finally:
+        os.kill(bridge, signal.SIGCONT)
+    api = second.client()
+    wait_for("one machine, and no more", 30, lambda: len(folders()) == 1 and ready() == 1)
+    assert api.cell(api.create(), "print:1")["stdout"] == "1\n"
 
 
 def test_the_number_of_sessions_is_limited(start):

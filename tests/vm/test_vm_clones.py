@@ -1,7 +1,7 @@
 """Clones that must share nothing but their past: many forks and fresh sessions side by side, the clock and the
 timers after a pause, and memory and disk that are of one moment whatever is taken of them.
 
-CELLKEEP_TEST_CLONES (default 6) forks and as many fresh sessions; 20 are what the limit of a plain run would not
+CELLKEEP_TEST_CLONES (default 4) forks and as many fresh sessions; 20 are what the limit of a plain run would not
 allow under emulation."""
 import concurrent.futures
 import json
@@ -13,7 +13,7 @@ import pytest
 from harness.gateway import wait_for
 from harness.life import done, folder, pause
 
-CLONES = int(os.environ.get("CELLKEEP_TEST_CLONES", "6"))
+CLONES = int(os.environ.get("CELLKEEP_TEST_CLONES", "4"))
 
 # A past that clones inherit: generators that were seeded and used, uuid1's memory, a TLS generator that has started.
 PAST = """
