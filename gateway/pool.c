@@ -234,8 +234,8 @@ static void on_timer(uv_timer_t *t)
     }
     // More than were asked for: a machine of an earlier gateway was found while one was being started, or one
     // was started for somebody who left.
-    while (p->nready > (size_t)p->size && !p->nwaiters && !p->closing)
-        end_bridge(p, p->ready[--p->nready]);
+    while (p->nready > (size_t)p->size && !p->closing)
+        pool_end_bridge(p, p->ready[--p->nready]);
     expire_waiters(p, now);
     other_expire(p, now);
     kick(p);

@@ -39,7 +39,9 @@ def test_a_restored_session_that_does_not_confirm_who_it_is_is_destroyed(start, 
         faults = os.path.join(os.path.dirname(bad.qemu), "faults")
         with open(faults, "w") as f:
             f.write(fault)
-        for sid in (running, asleep):
+        # A kernel that refuses is waited for until time is up: the bridge believes nothing but the new key. Once is enough.
+        patient = fault == "personalise-kernel-fails"
+        for sid in () if patient else (running, asleep):
             r = verb(api, sid, "fork", {"count": 3})
             assert r.status >= 500, r
         r = verb(api, asleep, "cells", {"code": "get:x"})
@@ -50,9 +52,10 @@ def test_a_restored_session_that_does_not_confirm_who_it_is_is_destroyed(start, 
             procs.mentioning(gw.state)) <= before | {gw.pid})
         assert set(os.listdir(os.path.join(gw.state, "sessions"))) == {running, asleep}
         assert api.cell(running, "get:x")["stdout"] == "7\n", "the source does not notice"
-        r = verb(api, running, "rollback", {"checkpoint": "c"})
-        assert r.status >= 500, r  # the older machine had taken the place of this one, or never did
-        assert state(api, running) == "dead" or api.cell(running, "get:x")["stdout"] == "7\n"
+        if not patient:
+            r = verb(api, running, "rollback", {"checkpoint": "c"})
+            assert r.status >= 500, r  # the older machine had taken the place of this one, or never did
+            assert state(api, running) == "dead" or api.cell(running, "get:x")["stdout"] == "7\n"
         os.unlink(faults)
         assert api.cell(asleep, "get:x")["stdout"] == "7\n", "nothing of it was lost"
     finally:
