@@ -1,7 +1,10 @@
 """What dies, and what must not: the gateway, a bridge, a VM, one at a time."""
+import fcntl
 import os
 import re
 import signal
+import sys
+import termios
 import threading
 import time
 
@@ -151,6 +154,8 @@ def test_a_client_that_reads_nothing_loses_nothing_when_the_gateway_is_killed(st
     sock = Socket(first, sid, TOKEN)
     sock.execute("print:warm")
     mid = sock.send("execute_request", {"code": "flood:400:60000\nprint:the end", "silent": False})
+    # It was idle before the request, too: first of all some output (a ping is smaller) is at the client's host.
+    wait_for("output", 30, lambda: int.from_bytes(fcntl.ioctl(sock.ws.sock, termios.FIONREAD, bytes(4)), sys.byteorder) > 9999)
     wait_for("the kernel is idle", 30, lambda: first.client().session(sid)["state"] == "idle")
     first.kill()
     order, seen = [], {}
@@ -165,7 +170,7 @@ def test_a_client_that_reads_nothing_loses_nothing_when_the_gateway_is_killed(st
             take(sock.recv(5))
     except (ConnectionError, OSError, websocket.WebSocketException):
         pass
-    assert seen, "something had reached the client's host"
+    # None of it may be seen: the answer to a ping brings a reset, which throws away what was not yet read.
     second = start(state=state)
     again = Socket(second, sid, TOKEN, session=sock.session)
     for m in again.until_done(mid, 60):
