@@ -193,6 +193,8 @@ def idle(door, n, kernels, seconds):
         time.sleep(seconds)
         cpu = (sum(cpu_seconds(p) for p in pids) - cpu) / seconds
         rtt = client("rtt", *door.args(), 300)
+        if holder.poll() is not None:
+            raise SystemExit("%s: not all of %d WebSockets stayed open" % (door.name, n))
         return {"each": memory / n, "cpu": cpu * 100, "opened": opened, "rtt": rtt["p50_us"], "first": gateway}
     finally:
         holder.kill()
