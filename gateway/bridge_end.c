@@ -7,6 +7,7 @@
 #include "common/ck_fs.h"
 #include "common/ck_log.h"
 #include "gateway/bridge_link.h"
+#include "gateway/layer_files.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -97,6 +98,9 @@ static void kill_it(struct ending *e)
 static void on_timer(uv_timer_t *t)
 {
     struct ending *e = t->data;
+    // An earlier gateway may have started one here that has said who it is only now.
+    if (!e->proc.pid && *e->dir)
+        e->proc = folder_bridge(e->dir);
     if (!e->proc.pid || !ck_proc_alive(e->proc)) {
         remove_folder(e);
         return;

@@ -247,9 +247,9 @@ static void on_setup(struct bridge *b, const struct ck_err *err)
         err = &e;
     if (!err)
         br_restore_done(b);
-    // The gateway died while we started: the next one may not know of us, so that nobody would ever
-    // end us.
-    bool unknown = tell(p, err) && b->pool;
+    // The gateway died while we started: the next one may not know of us (it may have looked here before we said
+    // who we are, or taken our folder away), so that nobody would ever end us. A resumed session is in its list.
+    bool unknown = tell(p, err) && (b->pool || b->conf.restore == BCONF_FORK);
     if (err || unknown) {
         p->failed = true;
         end(p, "the session could not be started");

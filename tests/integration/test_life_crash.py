@@ -4,6 +4,7 @@ import collections
 import os
 import random
 import shutil
+import signal
 import threading
 import time
 
@@ -98,6 +99,38 @@ def test_a_gateway_killed_in_the_middle_of_a_verb_loses_no_session(home, start, 
     assert gw.stop(60) == 0
     assert gw.leftovers() == {}
     assert os.listdir(os.path.join(home, "sessions")) == []
+
+
+def test_a_fork_that_its_gateway_does_not_live_to_see_ends_by_itself(home, start):
+    """Nobody else would end it: the next gateway may look into its folder before it says who it is."""
+    gw = start("--pool-size", "0", state=home)
+    api = gw.client()
+    sid = api.create()
+
+    def forking():
+        """(folder, bridge) of a fork that has begun."""
+        new = set(os.listdir(os.path.join(home, "sessions"))) - {sid}
+        bridges = {p for p in procs.descendants({gw.pid}) if procs.cmdline(p).endswith("cellkeep bridge")} - {gw.bridge_pid(sid)}
+        return (new.pop(), bridges.pop()) if new and bridges else None
+
+    for _ in range(5):  # it may be quicker than we are
+        t = quietly(lambda: api.post("/v1/sessions/%s/fork" % sid, {}))
+        name, bridge = wait_for("a fork begins", 30, forking, every=0.005)
+        os.kill(bridge, signal.SIGSTOP)
+        if not os.path.exists(folder(gw, name, "bridge.json")):
+            break
+        os.kill(bridge, signal.SIGCONT)
+        t.join(60)
+        assert api.delete("/v1/sessions/" + name).status == 204
+    gw.kill()
+    t.join(60)
+    os.kill(bridge, signal.SIGCONT)
+    wait_for("it ends", 60, lambda: procs.start_of(bridge) is None)
+    gw = start("--pool-size", "0", "--on-exit", "kill", state=home)
+    api = gw.client()
+    assert [s["id"] for s in api.get("/v1/sessions").json()] == [sid]
+    assert api.cell(sid, "print:1")["stdout"] == "1\n"
+    wait_for("no folder of it", 30, lambda: os.listdir(os.path.join(home, "sessions")) == [sid])
 
 
 def test_on_exit_pause_puts_away_what_is_at_rest(home, start):
