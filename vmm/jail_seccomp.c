@@ -68,15 +68,15 @@ static int fill(scmp_filter_ctx f)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, nr, 0);
     }
     for (size_t i = 0; !rc && i < sizeof families / sizeof *families; i++) {
-        const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]);
+        const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i], 0);
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, is);
     }
     // The others, netlink among them: with the error that libzmq, which looks for interfaces when it binds,
     // takes for a system without them.
-    const struct scmp_arg_cmp other = SCMP_A0(SCMP_CMP_GT, AF_INET6);
+    const struct scmp_arg_cmp other = SCMP_A0(SCMP_CMP_GT, AF_INET6, 0);
     if (!rc)
         rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(socket), 1, other);
-    const struct scmp_arg_cmp unix_pair = SCMP_A0(SCMP_CMP_EQ, AF_UNIX);
+    const struct scmp_arg_cmp unix_pair = SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0);
     const struct scmp_arg_cmp no_namespace = SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACES, 0);
     // clone3 has its flags in memory, where no filter sees them: it is not there, and libc takes clone.
     return rc ? rc
