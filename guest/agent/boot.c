@@ -193,6 +193,8 @@ void ag_boot_tune(void)
     set("/proc/sys/vm/compaction_proactiveness", "0");   // kcompactd looks every half second otherwise
     set("/proc/sys/vm/stat_interval", "120");            // per-CPU counters, every second by default
     set("/proc/sys/vm/dirty_writeback_centisecs", "1500");
+    set("/proc/sys/kernel/watchdog", "0");               // wakes up every four seconds; the bridge sees who hangs
+    set("/proc/sys/net/ipv4/neigh/default/gc_interval", "3600"); // there are no neighbours but QEMU
     set("/sys/kernel/mm/transparent_hugepage/enabled", "never"); // copy-on-write of a clone in 4 KiB, not 2 MiB
     set("/sys/kernel/mm/ksm/run", "0");
     set("/proc/sys/kernel/printk", "1 4 1 7");           // reports of killed processes would crawl out serially
