@@ -117,8 +117,14 @@ export async function run(page, code) {
 
 /** Waits until a cell's run has ended. */
 export async function ended(cell) {
-  await cell.locator('.outputs[aria-busy="false"]').waitFor({ state: 'attached' });
+  await cell.and(cell.page().locator('[data-state=done], [data-state=lost]')).waitFor({ state: 'attached' });
   return cell;
+}
+
+/** Waits until a cell that another tab runs has shown exactly this. */
+export async function shows(cell, text) {
+  await cell.locator(`.outputs:has-text(${JSON.stringify(text)})`).waitFor();
+  equal(await textOf(await ended(cell)), text, 'what the cell shows');
 }
 
 export const textOf = async cell => (await cell.locator('.outputs').innerText()).trim();

@@ -1,14 +1,20 @@
 // Runs the browser tests one after another: main.mjs URL TOKEN SHOTS [WORD...]. One Chromium, a context of its own
 // for each test. SCALE=n multiplies every deadline.
 import { closeBrowser, Context } from './lib.mjs';
+import * as files from './files.mjs';
 import * as first from './first.mjs';
+import * as life from './life.mjs';
+import * as look from './look.mjs';
+import * as notebook from './notebook.mjs';
+import * as readme from './readme.mjs';
 
 const [url, token, shots, ...words] = process.argv.slice(2);
-const tests = [first].flatMap(file => Object.entries(file));
+const pictures = words.includes('README'); // docs/images: shots is that folder then
+const tests = (pictures ? [readme] : [first, notebook, files, look, life]).flatMap(file => Object.entries(file));
 let failed = 0;
 for (const [key, test] of tests) {
   const name = `web: ${key.replaceAll('_', ' ')}`;
-  if (words.length && !words.some(w => name.includes(w))) continue;
+  if (!pictures && words.length && !words.some(w => name.includes(w))) continue;
   const context = new Context(url, token, shots);
   const begun = Date.now();
   try {

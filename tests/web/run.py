@@ -3,10 +3,11 @@
 against it. `run.py [NAME...]` runs only the tests whose name has one of the words.
 
 The tests are main.mjs; it asks for what only this side can do by a line on its standard output
-("@restart", "@stop", "@start") and goes on when the answer "done" comes. Screenshots: build/web-shots, or
-the folder in CELLKEEP_WEB_SHOTS. One line a test: "ok NAME" or "FAIL NAME".
+("@restart", "@stop", "@start", "@kill-vm ID") and goes on when the answer "done" comes. Screenshots: build/web-shots, or
+the folder in CELLKEEP_WEB_SHOTS. `run.py README` makes the pictures of the README instead. One line a test: "ok NAME" or "FAIL NAME".
 """
 import os
+import signal
 import subprocess
 import sys
 
@@ -20,6 +21,8 @@ BASE = "/box"
 
 def main(names):
     shots = os.environ.get("CELLKEEP_WEB_SHOTS") or os.path.join(ROOT, "build", "web-shots")
+    if "README" in names:
+        shots = os.path.join(ROOT, "docs", "images")
     os.makedirs(shots, exist_ok=True)
     gw = Gateway("--base-url", BASE, "--pool-size", "1", "--max-sessions", "12")
     try:
@@ -49,6 +52,8 @@ def order(gw, what):
         gw.stop()
     if what in ("@restart", "@start"):
         gw.start(300)
+    if what.startswith("@kill-vm "):
+        os.kill(gw.qemu_pid(what.split()[1]), signal.SIGKILL)
 
 
 if __name__ == "__main__":

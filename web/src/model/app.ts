@@ -1,6 +1,7 @@
 // Everything the page shows: the list of sessions, which one is open, and how it is looked at.
 import { api, ApiError } from '../net/api';
 import { getToken, setToken } from '../net/base';
+import { browserStorage } from '../net/memory';
 import type { Session } from '../net/types';
 import { LiveSession } from './live';
 import { Store } from './store';
@@ -103,7 +104,7 @@ export class App extends Store {
     const [id, view] = location.hash.replace(/^#\/?/, '').split('/');
     this.view = view === 'chat' ? 'chat' : 'notebook';
     if (id && id === this.live?.session.id) return this.changed();
-    const wanted = id || localStorage.getItem(LAST);
+    const wanted = id || browserStorage.get(LAST);
     const found = this.sessions.find(s => s.id === wanted && (id || s.state !== 'dead'));
     if (found) return this.open(found);
     if (id) {
@@ -137,7 +138,7 @@ export class App extends Store {
     this.railOpen = false;
     const live = new LiveSession(session, fresh);
     this.live = live;
-    localStorage.setItem(LAST, session.id);
+    browserStorage.set(LAST, session.id);
     this.address();
     this.changed();
     await live.open();
@@ -165,6 +166,26 @@ export class App extends Store {
     const [copy] = await api.fork(session.id);
     await this.refresh();
     if (copy) await this.open(copy);
+  }
+
+  /**
+   * A new session that begins at a checkpoint. The gateway forks what is now, so this one goes back for a moment
+   * and then to where it was; should that fail half-way, the checkpoint "before the fork" is still there.
+   */
+  async forkFrom(live: LiveSession, checkpoint: string): Promise<void> {
+    const id = live.session.id;
+    await live.save();
+    const now = await api.checkpoint(id, `before the fork, ${new Date().toLocaleTimeString()}`);
+    await api.rollback(id, checkpoint);
+    let copies: Session[] = [];
+    try {
+      copies = await api.fork(id);
+    } finally {
+      await api.rollback(id, now.id);
+      await api.dropCheckpoint(id, now.id);
+    }
+    await this.refresh();
+    if (copies[0]) await this.open(copies[0]);
   }
 
   toggleRail(): void {

@@ -79,7 +79,7 @@ export class Runs {
     const code = (e.content as { code?: string } | undefined)?.code ?? '';
     const at = this.intents.findIndex(i => i.code === code && this.doc.cell(i.cell));
     const intent = at >= 0 ? this.intents.splice(at, 1)[0] : undefined;
-    const cell = (intent && this.doc.cell(intent.cell)) ?? this.sameCode(code) ?? this.own(code);
+    const cell = (intent && this.doc.cell(intent.cell)) ?? this.sameCode(code) ?? this.own(id, code);
     cell.run = { ...newRun(code), id, state: 'running' };
     cell.outputs.clear();
     this.bound.set(id, cell);
@@ -92,11 +92,12 @@ export class Runs {
     return this.doc.cells.find(c => c.kind === 'code' && c.source === code && (!c.run || c.run.state === 'sending'));
   }
 
-  private own(code: string): Cell {
-    const last = this.doc.cells[this.doc.cells.length - 1];
+  /** Named like the run, so that all tabs make the same cell of it. */
+  private own(id: string, code: string): Cell {
+    const { cells } = this.doc;
+    const last = cells[cells.length - 1];
     const empty = last && last.kind === 'code' && !last.source.trim() && !last.run;
-    const cell = empty ? this.doc.insert(this.doc.cells.length - 1, new Cell(crypto.randomUUID(), 'code', code)) : this.doc.append('code', code);
-    return cell;
+    return this.doc.insert(cells.length - (empty ? 1 : 0), this.doc.cell(id) ?? new Cell(id, 'code', code));
   }
 
   private flush(id: string, cell: Cell): void {

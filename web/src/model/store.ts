@@ -18,7 +18,17 @@ export class Store {
     this.scheduled = document.hidden ? window.setTimeout(this.flush, 100) : requestAnimationFrame(this.flush);
   }
 
+  /** Tells the views at once: for what the person's next key must find done. */
+  now(): void {
+    this.version += 1;
+    this.flush();
+  }
+
   private readonly flush = (): void => {
+    if (this.scheduled) {
+      cancelAnimationFrame(this.scheduled);
+      clearTimeout(this.scheduled);
+    }
     this.scheduled = 0;
     for (const listener of [...this.listeners]) listener();
   };

@@ -68,7 +68,7 @@ function refusal(xhr: XMLHttpRequest): string {
   } catch {
     message = `The gateway answered ${xhr.status}.`;
   }
-  if (xhr.status === 507) return `No room: ${message} Delete something first, then drop the file again.`;
+  if (xhr.status === 507) return `No room on the session's disk (${message}). Delete something first, then drop the file again.`;
   return message;
 }
 

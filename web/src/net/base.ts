@@ -1,5 +1,7 @@
 // Where the gateway is: the page's <base>, which the gateway filled in, and the token of this tab.
 
+import { tabStorage } from './memory';
+
 const KEY = 'cellkeep.token';
 
 /** Address of the gateway without a trailing slash. */
@@ -20,10 +22,10 @@ export function takeTokenFromAddress(): void {
 }
 
 export function getToken(): string {
-  return sessionStorage.getItem(KEY) ?? '';
+  return tabStorage.get(KEY) ?? '';
 }
 
 export function setToken(token: string): void {
-  if (token) sessionStorage.setItem(KEY, token);
-  else sessionStorage.removeItem(KEY);
+  if (token) tabStorage.set(KEY, token);
+  else tabStorage.remove(KEY);
 }

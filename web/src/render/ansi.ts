@@ -21,13 +21,16 @@ function cube(n: number): string {
   return `rgb(${level(Math.floor(i / 36))},${level(Math.floor(i / 6) % 6)},${level(i % 6)})`;
 }
 
+/** Exact colours were chosen for one background; towards the text's own colour they can be read on both. */
+const legible = (colour: string): string => `color-mix(in srgb, ${colour} 45%, currentcolor)`;
+
 /** A colour of the extended forms; returns how many codes it took. */
 function extended(codes: number[], at: number): [string, number] {
   if (codes[at + 1] === 5) {
     const n = codes[at + 2] ?? 0;
-    return [n < 16 ? `var(--ansi-${n < 8 ? '' : 'bright-'}${NAMES[n % 8]})` : cube(n), 2];
+    return [n < 16 ? `var(--ansi-${n < 8 ? '' : 'bright-'}${NAMES[n % 8]})` : legible(cube(n)), 2];
   }
-  if (codes[at + 1] === 2) return [`rgb(${codes.slice(at + 2, at + 5).map(c => Math.min(255, c || 0)).join(',')})`, 4];
+  if (codes[at + 1] === 2) return [legible(`rgb(${codes.slice(at + 2, at + 5).map(c => Math.min(255, c || 0)).join(',')})`), 4];
   return ['', 0];
 }
 

@@ -7,23 +7,22 @@ import renderMath from 'katex/contrib/auto-render';
 import { marked } from 'marked';
 import 'katex/dist/katex.min.css';
 
-const typesetter: IRenderMime.ILatexTypesetter = {
-  typeset(element: HTMLElement): void {
-    renderMath(element, {
-      delimiters: [
-        { left: '$$', right: '$$', display: true },
-        { left: '\\[', right: '\\]', display: true },
-        { left: '\\begin{equation}', right: '\\end{equation}', display: true },
-        { left: '\\begin{align}', right: '\\end{align}', display: true },
-        { left: '$', right: '$', display: false },
-        { left: '\\(', right: '\\)', display: false },
-      ],
-      throwOnError: false,
-      trust: false,
-      maxExpand: 1000,
-    });
-  },
-};
+const BLOCKS = [
+  { left: '$$', right: '$$', display: true },
+  { left: '\\[', right: '\\]', display: true },
+  { left: '\\begin{equation}', right: '\\end{equation}', display: true },
+  { left: '\\begin{align}', right: '\\end{align}', display: true },
+  { left: '\\(', right: '\\)', display: false },
+];
+const SINGLE = { left: '$', right: '$', display: false };
+
+/** rendermime typesets what is attached to a Lumino shell, which is never the case here. */
+function typeset(element: HTMLElement, mime: string): void {
+  if (mime === 'image/svg+xml') return;
+  // In HTML a dollar is mostly money.
+  const delimiters = mime === 'text/html' ? BLOCKS : [...BLOCKS, SINGLE];
+  renderMath(element, { delimiters, throwOnError: false, trust: false, maxExpand: 1000 });
+}
 
 const markdownParser: IRenderMime.IMarkdownParser = {
   render: (content: string) => Promise.resolve(marked.parse(content, { gfm: true, async: false })),
@@ -38,7 +37,6 @@ const linkHandler: IRenderMime.ILinkHandler = {
 
 const registry = new RenderMimeRegistry({
   initialFactories: standardRendererFactories,
-  latexTypesetter: typesetter,
   markdownParser,
   linkHandler,
 });
@@ -49,6 +47,7 @@ export async function renderRich(mime: string, data: unknown, metadata: Record<s
   const model = new MimeModel({ trusted: safe, data: { [mime]: data as string }, metadata: metadata as never });
   const renderer = registry.createRenderer(mime);
   await renderer.renderModel(model);
+  typeset(renderer.node, mime);
   for (const img of renderer.node.querySelectorAll('img:not([alt])')) img.setAttribute('alt', 'Output of a cell');
   for (const table of renderer.node.querySelectorAll('table')) wrapTable(table);
   return renderer.node;

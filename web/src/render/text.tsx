@@ -28,6 +28,7 @@ function Virtual({ buf, version }: { buf: TextBuf; version: number }) {
   const [top, setTop] = useState(0);
   const [open, setOpen] = useState(false);
   const stick = useRef(true);
+  const before = useRef(0);
   const count = buf.lines.length - (buf.lines[buf.lines.length - 1] === '' ? 1 : 0);
   const height = Math.min(count, open ? OPEN : SHOWN) * ROW;
   const first = Math.max(0, Math.floor(top / ROW) - 10);
@@ -50,7 +51,10 @@ function Virtual({ buf, version }: { buf: TextBuf; version: number }) {
   const scrolled = (): void => {
     const el = box.current;
     if (!el) return;
-    stick.current = el.scrollTop + el.clientHeight >= el.scrollHeight - ROW;
+    // Output that grew under it is no reason to let go of the end; a person who scrolls back is.
+    if (el.scrollTop + el.clientHeight >= el.scrollHeight - ROW) stick.current = true;
+    else if (el.scrollTop < before.current) stick.current = false;
+    before.current = el.scrollTop;
     setTop(el.scrollTop);
   };
 

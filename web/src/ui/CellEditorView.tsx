@@ -1,5 +1,5 @@
 // A CellEditor as a component. The editor keeps its own text; this hands changes from outside to it.
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import type { Cell } from '../model/doc';
 import { useStore } from '../model/store';
 import type { KernelQuestions } from '../net/kernel';
@@ -21,7 +21,7 @@ export function Editor({ cell, label, hint, questions, errorLine, hooks, ready }
   const editor = useRef<CellEditor | null>(null);
   const latest = useRef(hooks);
   latest.current = hooks;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!host.current) return;
     const made = new CellEditor({
       parent: host.current, text: cell.source, python: cell.kind === 'code', label, hint, questions,

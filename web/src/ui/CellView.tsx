@@ -1,5 +1,5 @@
 // One cell of the notebook: its editor, the buttons beside it, and what it showed.
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { Cell } from '../model/doc';
 import { useStore } from '../model/store';
 import { ArtifactCards } from './ArtifactCards';
@@ -28,7 +28,7 @@ function Gutter({ cell, pilot }: { cell: Cell; pilot: Pilot }) {
       ) : (
         <IconButton icon="play" label="Run this cell" kind="round" onClick={() => pilot.run(cell.id, 'stay')} />
       )}
-      <span class="count" aria-label="Execution count">{busy ? '' : cell.count !== null ? cell.count : ''}</span>
+      <span class="count" title="Execution count">{busy ? '' : cell.count !== null ? cell.count : ''}</span>
     </div>
   );
 }
@@ -74,7 +74,7 @@ function Body({ cell, pilot, index }: { cell: Cell; pilot: Pilot; index: number 
 export function CellView({ cell, pilot, index }: { cell: Cell; pilot: Pilot; index: number }) {
   useStore(cell);
   const box = useRef<HTMLElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     pilot.box(cell.id, box.current);
     return () => pilot.box(cell.id, null);
   }, [cell.id]);
@@ -85,7 +85,7 @@ export function CellView({ cell, pilot, index }: { cell: Cell; pilot: Pilot; ind
   const run = cell.run;
   return (
     <section
-      ref={box} class={`cell ${cell.kind} ${selected ? 'selected' : ''} ${cell.busy ? 'is-busy' : ''}`} tabIndex={0} data-cell={cell.id}
+      ref={box} class={`cell ${cell.kind} ${selected ? 'selected' : ''} ${cell.busy ? 'is-busy' : ''}`} tabIndex={0} data-cell={cell.id} data-state={cell.run?.state}
       aria-label={`Cell ${index + 1}, ${cell.kind === 'code' ? 'code' : 'text'}`} onKeyDown={keyed}
       onFocus={e => e.target === box.current && pilot.focused(cell.id)}
     >

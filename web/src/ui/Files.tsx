@@ -19,8 +19,8 @@ function UploadRow({ upload }: { upload: Upload }) {
       <span class="file-name">{upload.name}</span>
       {upload.state === 'going' && <progress value={part} max={100} aria-label={`Upload of ${upload.name}`}>{part} %</progress>}
       {upload.state === 'done' && <span class="hint"><Icon name="check" /> {bytes(upload.size)}</span>}
-      {upload.state === 'failed' && <span class="upload-why" role="alert">{upload.message}</span>}
       {upload.state === 'failed' && <IconButton icon="close" label="Dismiss" onClick={() => uploads.dismiss(upload.id)} />}
+      {upload.state === 'failed' && <span class="upload-why" role="alert">{upload.message}</span>}
     </li>
   );
 }

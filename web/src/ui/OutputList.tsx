@@ -1,5 +1,5 @@
 // Everything that a run has shown, in order.
-import type { Outputs } from '../model/outputs';
+import type { Output, Outputs } from '../model/outputs';
 import { TextOutput } from '../render/text';
 import { DataOutput } from './DataOutput';
 import { ErrorOutput } from './ErrorOutput';
@@ -7,8 +7,16 @@ import { bytes } from './format';
 
 const SHOWN_MAX = 200; // outputs of one run that become elements
 
+/** plotly sends its library along as HTML that shows nothing; this page has its own. */
+function isLoader(o: Output): boolean {
+  if (o.kind !== 'data') return false;
+  const html = o.data['text/html'];
+  if (typeof html !== 'string' || o.data['application/vnd.plotly.v1+json'] || !/plotly/i.test(html)) return false;
+  return !html.replace(/<(script|style)\b[\s\S]*?<\/\1\s*>/gi, '').trim();
+}
+
 export function OutputList({ outputs, version }: { outputs: Outputs; version: number }) {
-  const items = outputs.items;
+  const items = outputs.items.filter(o => !isLoader(o));
   const hidden = Math.max(0, items.length - SHOWN_MAX);
   return (
     <>

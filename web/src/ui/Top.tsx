@@ -50,8 +50,8 @@ export function Top({ live, pilot }: { live: LiveSession; pilot: Pilot }) {
       <Name live={live} />
       <span class="state-pill" role="status"><StateDot state={words.kind as never} />{words.text}</span>
       <div class="switch" role="group" aria-label="View">
-        <button aria-pressed={app.view === 'notebook'} onClick={() => app.look('notebook')}><Icon name="book" /><span>Notebook</span></button>
-        <button aria-pressed={app.view === 'chat'} onClick={() => app.look('chat')}><Icon name="chat" /><span>Chat</span></button>
+        <button aria-label="Notebook" aria-pressed={app.view === 'notebook'} onClick={() => app.look('notebook')}><Icon name="book" /><span>Notebook</span></button>
+        <button aria-label="Chat" aria-pressed={app.view === 'chat'} onClick={() => app.look('chat')}><Icon name="chat" /><span>Chat</span></button>
       </div>
       <div class="top-actions">
         <IconButton icon="stop" label="Interrupt" disabled={!usable || live.state !== 'busy'} onClick={() => void live.interrupt()} />

@@ -16,7 +16,7 @@ const PATHS: Record<string, string> = {
   download: 'M12 5v11m-5-5l5 5 5-5M5 20h14',
   close: 'M6 6l12 12M18 6L6 18',
   menu: 'M4 7h16M4 12h16M4 17h16',
-  more: 'M6 12h.01M12 12h.01M18 12h.01',
+  more: 'M5 11.5h1v1H5zM11.5 11.5h1v1h-1zM18 11.5h1v1h-1z',
   chat: 'M5 5h14v11H10l-5 4z',
   book: 'M6 4h12v16H6zM10 4v16',
   back: 'M9 14l-4-4 4-4M5 10h9a5 5 0 0 1 0 10h-3',

@@ -51,12 +51,12 @@ export class Pilot extends Store {
     if (!cell) return;
     if (edit && cell.kind === 'markdown' && !cell.editing) {
       cell.editing = true;
-      cell.changed();
+      cell.now();
     }
     this.selected = id;
     this.wanted = { id, edit };
-    this.changed();
-    requestAnimationFrame(() => this.settle());
+    this.now();
+    this.settle(); // else when its element registers
   }
 
   focused(id: string): void {
@@ -84,6 +84,7 @@ export class Pilot extends Store {
     const cell = new Cell(newId(), kind, source);
     cell.editing = kind === 'markdown';
     this.doc.insert(at, cell);
+    this.doc.now();
     this.live.edited();
     this.select(cell.id, edit);
     return cell;

@@ -1,9 +1,11 @@
 // Light, dark, or as the system has it.
+import { browserStorage } from '../net/memory';
+
 type Theme = 'system' | 'light' | 'dark';
 const KEY = 'cellkeep.theme';
 const ORDER: Theme[] = ['system', 'light', 'dark'];
 
-const stored = (): Theme => ORDER.find(t => t === localStorage.getItem(KEY)) ?? 'system';
+const stored = (): Theme => ORDER.find(t => t === browserStorage.get(KEY)) ?? 'system';
 
 export function applyTheme(): void {
   const theme = stored();
@@ -15,7 +17,7 @@ export const themeWords = (): string => (stored() === 'system' ? 'as the system'
 
 export function nextTheme(): string {
   const next = ORDER[(ORDER.indexOf(stored()) + 1) % ORDER.length] ?? 'system';
-  localStorage.setItem(KEY, next);
+  browserStorage.set(KEY, next);
   applyTheme();
   return themeWords();
 }
