@@ -1,12 +1,21 @@
 // Runs the browser tests one after another: main.mjs URL TOKEN SHOTS [WORD...]. One Chromium, a context of its own
 // for each test. SCALE=n multiplies every deadline.
-import { closeBrowser, Context } from './lib.mjs';
+import { closeBrowser, Context, SCALE } from './lib.mjs';
 import * as files from './files.mjs';
 import * as first from './first.mjs';
 import * as life from './life.mjs';
 import * as look from './look.mjs';
 import * as notebook from './notebook.mjs';
 import * as readme from './readme.mjs';
+
+/** Some of what a test asks the browser for has no deadline of its own. */
+async function within(ms, work) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done after ${ms / 1000} s`)), ms);
+  });
+  await Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
 
 const [url, token, shots, ...words] = process.argv.slice(2);
 const pictures = words.includes('README'); // docs/images: shots is that folder then
@@ -18,7 +27,7 @@ for (const [key, test] of tests) {
   const context = new Context(url, token, shots);
   const begun = Date.now();
   try {
-    await test(context);
+    await within(240_000 * SCALE, test(context));
     console.log(`ok ${name} (${((Date.now() - begun) / 1000).toFixed(1)} s)`);
   } catch (e) {
     failed += 1;

@@ -98,7 +98,7 @@ export async function stdin_interrupt_restart(c) {
   await ended(ask);
   equal(await textOf(ask), 'Your name? Ada\nHello Ada', 'question, answer, output');
   const loop = await run(page, 'import time\nprint("going")\nwhile True: time.sleep(.1)');
-  await loop.locator('text=going').waitFor();
+  await loop.locator('.out-stream:has-text("going")').waitFor();
   await loop.locator('[aria-label=Interrupt]').click();
   await loop.locator('.error-head:has-text("KeyboardInterrupt")').waitFor();
   await ended(loop);

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 
 export class Store {
   private readonly listeners = new Set<() => void>();
-  private scheduled = 0;
+  private scheduled = false;
   version = 0;
 
   subscribe(listener: () => void): () => void {
@@ -15,7 +15,9 @@ export class Store {
   changed(): void {
     this.version += 1;
     if (this.scheduled) return;
-    this.scheduled = document.hidden ? window.setTimeout(this.flush, 100) : requestAnimationFrame(this.flush);
+    this.scheduled = true;
+    if (document.hidden) window.setTimeout(this.flush, 100);
+    else requestAnimationFrame(this.flush);
   }
 
   /** Tells the views at once: for what the person's next key must find done. */
@@ -25,11 +27,7 @@ export class Store {
   }
 
   private readonly flush = (): void => {
-    if (this.scheduled) {
-      cancelAnimationFrame(this.scheduled);
-      clearTimeout(this.scheduled);
-    }
-    this.scheduled = 0;
+    this.scheduled = false;
     for (const listener of [...this.listeners]) listener();
   };
 }
