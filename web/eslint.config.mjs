@@ -11,6 +11,6 @@ export default tseslint.config(...tseslint.configs.recommendedTypeChecked, {
     '@typescript-eslint/require-await': 'off',
     '@typescript-eslint/restrict-template-expressions': 'off',
     'max-lines-per-function': ['error', { max: 90, skipBlankLines: true, skipComments: true }],
-    'max-lines': ['error', { max: 320 }],
+    'max-lines': ['error', { max: 340 }],
   },
 });

@@ -174,16 +174,17 @@ export class App extends Store {
    */
   async forkFrom(live: LiveSession, checkpoint: string): Promise<void> {
     const id = live.session.id;
-    await live.save();
-    const now = await api.checkpoint(id, `before the fork, ${new Date().toLocaleTimeString()}`);
-    await api.rollback(id, checkpoint);
     let copies: Session[] = [];
-    try {
-      copies = await api.fork(id);
-    } finally {
-      await api.rollback(id, now.id);
-      await api.dropCheckpoint(id, now.id);
-    }
+    await live.withoutSaving(async () => {
+      const now = await api.checkpoint(id, `before the fork, ${new Date().toLocaleTimeString()}`);
+      await api.rollback(id, checkpoint);
+      try {
+        copies = await api.fork(id);
+      } finally {
+        await api.rollback(id, now.id);
+        await api.dropCheckpoint(id, now.id);
+      }
+    });
     await this.refresh();
     if (copies[0]) await this.open(copies[0]);
   }

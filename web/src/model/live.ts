@@ -35,6 +35,7 @@ export class LiveSession extends Store {
   private waiting: Waiting[] = [];
   private refs = 0;
   private closed = false;
+  private held = false;
 
   /** fresh: made just now, so nothing was saved in it. */
   constructor(
@@ -286,7 +287,20 @@ export class LiveSession extends Store {
     return this.saving;
   }
 
+  /** Goes back in time: what is shown now must not be saved into the machine as it was then. */
+  async withoutSaving(work: () => Promise<unknown>): Promise<void> {
+    await this.save();
+    this.held = true;
+    try {
+      await work();
+    } finally {
+      this.held = false;
+      if (this.dirty) this.touched();
+    }
+  }
+
   private async write(leaving: boolean): Promise<void> {
+    if (this.held) return;
     const asleep = this.state === 'paused' || this.state === 'dead' || this.link.state === 'ended';
     if (!this.dirty || !this.loaded || asleep) return;
     this.dirty = false;

@@ -64,8 +64,10 @@ export function Timeline({ live }: { live: LiveSession }) {
   };
   const back = (c: Checkpoint): void =>
     during('Going back…', async () => {
-      await api.rollback(id, c.id);
-      await live.load(true);
+      await live.withoutSaving(async () => {
+        await api.rollback(id, c.id);
+        await live.load(true);
+      });
       live.tellReload();
       live.tell(`This is the machine as it was at “${c.name}”: variables, files and notebook.`, false);
     });
