@@ -8,8 +8,6 @@ import json
 import os
 import time
 
-import pytest
-
 from harness.gateway import wait_for
 from harness.life import done, folder, pause
 
