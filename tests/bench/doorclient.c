@@ -84,7 +84,7 @@ static void direct_execute(struct door *d, const char *id, const char *code)
 static bool direct_take(void *s, struct seen *out)
 {
     zmq_msg_t part[16];
-    struct ck_slice slice[16];
+    struct ck_slice slice[16] = {0};
     size_t n = 0, delimiter = 0;
     do {
         zmq_msg_init(&part[n]);
@@ -94,6 +94,8 @@ static bool direct_take(void *s, struct seen *out)
         if (ck_slice_is(slice[n], "<IDS|MSG>"))
             delimiter = n;
     } while (zmq_msg_more(&part[n]) && n++ < 15);
+    if (n < delimiter + 5)
+        fail("the kernel's message is too short");
     look(slice[delimiter + 2], slice[delimiter + 3], slice[delimiter + 5], out);
     for (size_t i = 0; i <= n; i++)
         zmq_msg_close(&part[i]);

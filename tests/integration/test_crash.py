@@ -12,7 +12,7 @@ import pytest
 import websocket
 
 from harness import procs
-from harness.gateway import TOKEN, Gateway, scratch, wait_for
+from harness.gateway import TOKEN, scratch, wait_for
 from harness.jupyter import Socket, reply, stdout
 
 
