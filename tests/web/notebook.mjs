@@ -146,6 +146,8 @@ export async function keyboard_alone(c) {
   await page.waitForFunction(() => document.querySelectorAll('.cell').length === 3);
   await page.keyboard.press('m');
   await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.activeElement?.closest('.cell') === document.querySelectorAll('.cell')[1]
+    && document.activeElement.classList.contains('cm-content')); // the new editor is mounted a frame later
   await page.keyboard.type('# A heading');
   await page.keyboard.press('Shift+Enter');
   await page.locator('.cell h1:has-text("A heading")').waitFor();
