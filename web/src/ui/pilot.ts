@@ -124,9 +124,10 @@ export class Pilot extends Store {
     cell.outputs.clear();
     cell.run = null;
     cell.count = null;
-    cell.changed();
+    cell.now(); // its new editor is there before the next key, which may be for it
     this.doc.changed();
     this.live.edited();
+    this.select(id, false);
   }
 
   step(id: string, way: -1 | 1, edit: boolean): boolean {
