@@ -164,8 +164,8 @@ static void decide_running_cell(struct bridge *b, const json_t *push)
         b->closing.peak_memory_bytes = ck_json_int(push, "peak_memory_bytes", 0, NULL);
         br_cell_decide(b, CELL_OOM, "oom",
                        "the session ran out of memory, so the kernel was ended; a fresh kernel starts, files are kept, "
-                       "variables are lost; use less memory at a time, or start the gateway with a larger --memory-mb "
-                       "(all of its sessions have the same)");
+                       "variables are lost; use less memory at a time, or a session with a larger memory_mb (the "
+                       "gateway's --memory-mb, or a template of that size)");
     } else {
         say_how(push,
                 begun ? "; a fresh kernel starts, files are kept, variables are lost"
