@@ -55,7 +55,7 @@ class Table:
 def pool_ready(gw):
     """Until a machine stands ready, restored and personalised."""
     api = gw.client()
-    wait_for("the pool", 180, lambda: api.get("/readyz").status == 200)
+    wait_for("the pool", 180, lambda: (r := api.get("/readyz")).status == 200 and r.json()["pool_ready"])
     time.sleep(0.5)  # and is as idle as one that stood there for a while
 
 
