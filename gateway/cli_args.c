@@ -239,13 +239,13 @@ static int session_operands(int argc, char **argv, struct cli_session_args *out,
     return 0;
 }
 
-static int fork_count(const char *text, int *count, struct ck_err *err)
+static int whole_number(const char *option, const char *text, int min, int max, int *out, struct ck_err *err)
 {
     char *end;
     long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 1 || n > 1000)
-        return ck_fail(err, 400, "usage", "--count takes a whole number from 1 to 1000");
-    *count = (int)n;
+    if (end == text || *end || n < min || n > max)
+        return ck_fail(err, 400, "usage", "%s takes a whole number from %d to %d", option, min, max);
+    *out = (int)n;
     return 0;
 }
 
@@ -265,7 +265,7 @@ int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_ses
             return unknown_option(argv, c, err);
         if (c == 'n')
             out->name = optarg;
-        else if (c == OPT_COUNT && fork_count(optarg, &out->count, err))
+        else if (c == OPT_COUNT && whole_number("--count", optarg, 1, 1000, &out->count, err))
             return -1;
         else
             common_option(c, &out->target, &out->json);
@@ -318,16 +318,6 @@ static int token_operands(int argc, char **argv, struct cli_token_args *out, str
     return 0;
 }
 
-static int max_sessions(const char *text, int *out, struct ck_err *err)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 0 || n > 1000000)
-        return ck_fail(err, 400, "usage", "--max-sessions takes a whole number from 0 to 1000000");
-    *out = (int)n;
-    return 0;
-}
-
 int cli_token_args_parse(int argc, char **argv, cli_env_fn env, struct cli_token_args *out, struct ck_err *err)
 {
     static const struct option options[] = {{"name", required_argument, NULL, 'n'},
@@ -345,7 +335,8 @@ int cli_token_args_parse(int argc, char **argv, cli_env_fn env, struct cli_token
             return unknown_option(argv, c, err);
         if (c == 'n')
             out->name = optarg;
-        else if (c == OPT_MAX_SESSIONS && max_sessions(optarg, &out->max_sessions, err))
+        else if (c == OPT_MAX_SESSIONS &&
+                 whole_number("--max-sessions", optarg, 0, 1000000, &out->max_sessions, err))
             return -1;
         else
             common_option(c, &out->target, &out->json);

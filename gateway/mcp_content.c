@@ -2,11 +2,11 @@
 // twice. Text loses its terminal colours. What is made by a guest is only ever a value in here.
 #include "gateway/mcp_content.h"
 
+#include "common/ck_base64.h"
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
 #include "gateway/text_model.h"
 
-#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,11 +52,8 @@ json_t *mcp_text_result(bool is_error, const char *fmt, ...)
 
 static json_t *base64(const void *p, size_t n)
 {
-    char *text = malloc((n + 2) / 3 * 4 + 1);
-    int made = text ? EVP_EncodeBlock((unsigned char *)text, p, (int)n) : 0;
-    json_t *v = json_stringn(made > 0 ? text : "", made > 0 ? (size_t)made : 0);
-    free(text);
-    return v;
+    CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
+    return ck_base64_add(&text, p, n) || !text.n ? json_string("") : json_stringn((const char *)text.p, text.n);
 }
 
 int mcp_add_image(json_t *result, const char *mime, const void *p, size_t n)

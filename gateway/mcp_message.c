@@ -2,10 +2,10 @@
 // parser's limits of depth and values; never keeps anything but the tree.
 #include "gateway/mcp_message.h"
 
+#include "common/ck_base64.h"
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
 
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,14 +118,9 @@ bool mcp_header_says(const char *header, const char *name)
     const char *p = header + sizeof begin - 1;
     n -= sizeof begin - 1 + sizeof end - 1;
     // Compared encoded: what decodes to the same text in another way is not what clients send.
-    size_t room = (want + 2) / 3 * 4;
-    if (n != room)
-        return false;
-    unsigned char *encoded = malloc(room + 1);
-    bool same = encoded && EVP_EncodeBlock(encoded, (const unsigned char *)name, (int)want) == (int)n &&
-                !memcmp(p, encoded, n);
-    free(encoded);
-    return same;
+    CK_CLEAN_BUF struct ck_buf encoded = CK_BUF_INIT;
+    return n == (want + 2) / 3 * 4 && !ck_base64_add(&encoded, name, want) && encoded.n == n &&
+           !memcmp(p, encoded.p, n);
 }
 
 static json_t *id_or_null(const json_t *id) { return id ? json_incref((json_t *)(uintptr_t)id) : json_null(); }

@@ -3,6 +3,7 @@
 #include "kernel-bridge/bconf.h"
 
 #include "common/ck_clean.h"
+#include "common/ck_jailnames.h"
 #include "common/ck_json.h"
 #include "vmm/jail.h"
 
@@ -62,11 +63,8 @@ static void jail_steps(const json_t *o, const char *key, uint32_t *out, struct c
     size_t i;
     json_t *v;
     json_array_foreach(list, i, v) {
-        int step = 0;
-        while (step < CK_JAIL_STEPS && json_is_string(v) &&
-               strcmp(ck_jail_step_name((enum ck_jail_step)step), json_string_value(v)))
-            step++;
-        if (!json_is_string(v) || step == CK_JAIL_STEPS) {
+        int step = json_is_string(v) ? ck_jail_name_index(json_string_value(v), json_string_length(v)) : -1;
+        if (step < 0) {
             ck_fail(err, 500, "bad_config", "bridge configuration: \"%s\" names a jail step that does not exist", key);
             return;
         }

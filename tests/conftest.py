@@ -26,6 +26,17 @@ def pytest_make_parametrize_id(config, val, argname):
     return None
 
 
+@pytest.fixture
+def home():
+    """A state folder that outlasts the gateways on it; its bridges' log lies beside it."""
+    from harness.gateway import scratch
+    d = scratch("k")
+    yield d
+    shutil.rmtree(d, ignore_errors=True)
+    if os.path.exists(d + ".log"):
+        os.unlink(d + ".log")
+
+
 def _sweep(folder):
     from harness.sweep import sweep
     sweep(folder)

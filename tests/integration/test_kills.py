@@ -1,24 +1,13 @@
 """A gateway that is killed at random moments under load, again and again. CELLKEEP_TEST_KILLS sets how often
 (15 by default; `script/bench kills` has 100), CELLKEEP_TEST_SEED the moments."""
 import os
-import shutil
 
 import pytest
 
-from harness.gateway import scratch
 from harness.killing import FakeSpeech, Load, kill_again_and_again, report
 
 KILLS = int(os.environ.get("CELLKEEP_TEST_KILLS", "15"))
 SEED = int(os.environ.get("CELLKEEP_TEST_SEED", "1"))
-
-
-@pytest.fixture
-def home():
-    d = scratch("k")
-    yield d
-    shutil.rmtree(d, ignore_errors=True)
-    if os.path.exists(d + ".log"):
-        os.unlink(d + ".log")
 
 
 @pytest.mark.timeout(180 + 10 * KILLS)

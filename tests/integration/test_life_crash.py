@@ -11,20 +11,11 @@ import time
 import pytest
 
 from harness import procs
-from harness.gateway import TOKEN, scratch, wait_for
+from harness.gateway import TOKEN, wait_for
 from harness.jupyter import Socket, stdout
 from harness.life import done, folder, pause, reason, state, verb
 from integration.conftest import Fake
 from integration.make_fake_image import make
-
-
-@pytest.fixture
-def home():
-    d = scratch("k")
-    yield d
-    shutil.rmtree(d, ignore_errors=True)
-    if os.path.exists(d + ".log"):
-        os.unlink(d + ".log")
 
 
 def quietly(work):

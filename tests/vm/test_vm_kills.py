@@ -1,23 +1,12 @@
 """The gateway is killed under load, over real machines. How it behaves over a hundred kills is
 tests/integration/test_kills.py's; CELLKEEP_TEST_VM_KILLS sets how often here (3)."""
 import os
-import shutil
 
 import pytest
 
-from harness.gateway import scratch
 from harness.killing import Load, Speech, kill_again_and_again, report
 
 KILLS = int(os.environ.get("CELLKEEP_TEST_VM_KILLS", "3"))
-
-
-@pytest.fixture
-def home():
-    d = scratch("k")
-    yield d
-    shutil.rmtree(d, ignore_errors=True)
-    if os.path.exists(d + ".log"):
-        os.unlink(d + ".log")
 
 
 @pytest.mark.timeout(300 + 30 * KILLS)

@@ -1,27 +1,15 @@
 """Sessions that pause, go back and fork, end to end: real memory, kernels and disks through both doors."""
 import os
-import shutil
 import threading
 import time
 
-import pytest
-
 from harness import procs
-from harness.gateway import TOKEN, scratch, wait_for
+from harness.gateway import TOKEN, wait_for
 from harness.jupyter import Socket, reply, stdout
 from harness.life import done, folder, pause, state, verb
 
 SETUP = "import pandas as pd, threading, time\ndf = pd.DataFrame({'a': range(1000)})\nf = open('/home/user/log.txt', 'w')\n" \
         "f.write('one\\n')\nf.flush()\nkept = 41"
-
-
-@pytest.fixture
-def home():
-    d = scratch("k")
-    yield d
-    shutil.rmtree(d, ignore_errors=True)
-    if os.path.exists(d + ".log"):
-        os.unlink(d + ".log")
 
 
 def test_variables_files_and_open_handles_survive_a_pause(gateway, api, session):
