@@ -122,6 +122,10 @@ static void on_message(void *user, const struct ck_slice *parts, size_t nparts, 
     struct kc *k = w->k;
     struct kc_message m = {.channel = w->channel};
     struct ck_err err = CK_ERR_INIT;
+    if (w->channel == JW_STDIN) // what was printed before a question was sent before it, over another connection
+        zs_drain(k->wire[JW_IOPUB].z);
+    if (k->closed)
+        return;
     if (truncated || jw_parse(parts, nparts, ck_slice_str(k->key), &m.msg, &err)) {
         // What was on its way when the key changed is nobody's fault, and nobody's message any more.
         if (truncated || !k->old_key[0] || jw_parse(parts, nparts, ck_slice_str(k->old_key), &m.msg, &err))

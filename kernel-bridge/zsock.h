@@ -30,7 +30,7 @@ struct zs_opts {
 };
 
 struct zs *zs_open(const struct zs_opts *o, struct ck_err *err); // NULL with err
-void zs_drain(struct zs *z); // delivers what is there now, within bounds; not from on_message
+void zs_drain(struct zs *z); // delivers what is there now, within bounds; not from its own on_message
 // Bytes that have come over the connection of the last message, those of a message that is still on
 // its way included; 0 = unknown. It begins anew with each connection.
 uint64_t zs_received(const struct zs *z);

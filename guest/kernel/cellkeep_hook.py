@@ -1,4 +1,4 @@
-"""The kernel of a cellkeep guest: ipykernel with ten changes.
+"""The kernel of a cellkeep guest: ipykernel with twelve changes.
 
 * It can be *personalised*: a control request gives a clone its own key, identity and randomness.
 * It survives being restored from a snapshot: what it published into the connection that is no more is
@@ -12,6 +12,8 @@
 * What a thread prints belongs to the last cell, and not to the last question of a client (a completion,
   say), where nobody looks for it.
 * An interrupt reaches a cell that awaits at once, and not when what it awaits comes.
+* An interrupt is raised only where the answer to it is made: whenever it comes, a cell is answered.
+* What was printed before a question of `input()` is sent before it.
 * A kernel that was told to leave (`exit`, `quit`, a stopped loop) begins nothing any more, and says so
   with its exit code: what it had been given meanwhile can be given to the next one.
 * A cell may do to sys.stdout and sys.stderr what it likes: it ends all the same.
@@ -23,6 +25,7 @@ Runs as the guest's user. Holds no secret but the kernel's own message key.
 import codecs
 import collections
 import contextlib
+import inspect
 import os
 import queue
 import random
@@ -54,6 +57,8 @@ RECENT_MESSAGES = 512
 NEW_HOST_SECONDS = 20  # until the host that restored this kernel must listen
 DELIMITER = b"<IDS|MSG>"
 LEFT = 79  # exit code of a kernel that ended between two cells; PROTOCOL.md section 1
+SETTLE_SECONDS = 1  # at most, for what was printed before a question
+INTERRUPTED = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
 RUNS_CODE = {"execute_request", "comm_open", "comm_msg", "comm_close", "apply_request"}
 
 
@@ -226,6 +231,13 @@ class Publisher(iostream.IOPubThread):
 
         self.schedule(again)
         return changed.set
+
+    def settle(self, seconds):
+        """Waits until what was enqueued before is in the socket; a host that does not read must not hold up the caller."""
+        if self.thread.is_alive() and not self._forked:
+            sent = threading.Event()
+            self._queue.put(sent.set)
+            sent.wait(seconds)
 
     def _main(self):
         while True:
@@ -413,6 +425,10 @@ class Kernel(IPythonKernel):
         for owner, name in ((self.shell.displayhook, "finish_displayhook"), (self.shell, "_showtraceback")):
             setattr(owner, name, self._mended_before(getattr(owner, name)))
         self._serving = 0  # messages of the shell channel that have begun and not ended
+        self._interrupted = False  # a SIGINT came where it could not be raised
+        for kind, handler in self.shell_handlers.items():
+            if kind != "execute_request":  # that one is interruptible in do_execute: its input is published before
+                self.shell_handlers[kind] = self._interruptible_handler(handler)
         self.control_handlers["cellkeep_personalise"] = self.cellkeep_personalise
 
     def set_parent(self, ident, parent, channel="shell"):
@@ -423,10 +439,82 @@ class Kernel(IPythonKernel):
             super(IPythonKernel, self).set_parent(ident, parent, channel)
 
     async def do_execute(self, *args, **kwargs):
+        def begin():
+            if self._interrupted:
+                raise KeyboardInterrupt
+            return super(Kernel, self).do_execute(*args, **kwargs)
+
         try:
-            return await super().do_execute(*args, **kwargs)
+            reply = await self._interruptible(begin)
+            if reply is None:
+                self.shell.showtraceback((KeyboardInterrupt, KeyboardInterrupt(), None))
+                reply = {
+                    **INTERRUPTED,
+                    "traceback": self.shell._last_traceback or [],
+                    "execution_count": self.execution_count,
+                    "user_expressions": {},
+                    "payload": [],
+                }
+            return reply
         finally:
             self._mend_streams()
+
+    # --- interrupts -------------------------------------------------------------------------------
+
+    # ipykernel lets a SIGINT raise anywhere in its own code too, also where it takes the answer with it, and ignores it
+    # for a moment after it has said "busy". Here one handler serves from before "busy" until after the answer.
+
+    def pre_handler_hook(self):
+        pass
+
+    def post_handler_hook(self):
+        pass
+
+    def _on_sigint(self, _, frame):
+        here = Kernel._inside.__code__
+        while frame is not None:
+            if frame.f_code is here:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+        self._interrupted = True
+
+    async def _inside(self, work):
+        """While this is on the stack, SIGINT raises; its caller alone may catch it."""
+        result = work()
+        return await result if inspect.isawaitable(result) else result
+
+    async def _interruptible(self, work):
+        """What `work()` returns, or is awaited to return; None when an interrupt ended it."""
+        try:
+            return await self._inside(work)
+        except KeyboardInterrupt:
+            return None
+
+    def _interruptible_handler(self, handler):
+        async def call(stream, ident, parent):
+            ended = False
+
+            async def work():
+                nonlocal ended
+                done = handler(stream, ident, parent)
+                if inspect.isawaitable(done):
+                    await done
+                ended = True
+
+            await self._interruptible(work)
+            kind = parent["header"]["msg_type"]
+            if not ended and kind.endswith("_request"):
+                self.session.send(stream, kind[: -len("request")] + "reply", INTERRUPTED, parent, ident=ident)
+
+        return call
+
+    def _input_request(self, *args, **kwargs):
+        sys.stderr.flush()
+        sys.stdout.flush()
+        self.iopub_thread.settle(SETTLE_SECONDS)  # another socket: nothing else keeps the order
+        return super()._input_request(*args, **kwargs)
+
+    # --- what a cell did to its streams -----------------------------------------------------------
 
     def _mended_before(self, method):
         def call(*args, **kwargs):
@@ -455,9 +543,12 @@ class Kernel(IPythonKernel):
         if self.shell.exit_now or getattr(self.io_loop.asyncio_loop, "_stopping", False):
             return
         self._serving += 1
+        self._interrupted = False
+        before = signal.signal(signal.SIGINT, self._on_sigint)
         try:
             await super().dispatch_shell(msg)
         finally:
+            signal.signal(signal.SIGINT, before)
             self._serving -= 1
 
     @contextlib.contextmanager

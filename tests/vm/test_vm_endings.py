@@ -71,6 +71,31 @@ def test_an_interrupt_reaches_a_cell_that_awaits(api, session, code):
     assert api.cell(session, "print(kept)")["stdout"] == "1\n"
 
 
+# An interrupt at a given place of the kernel's own code, once: the next cell meets it there.
+INTERRUPT_IN = """
+def meets(owner, name):
+    import os, signal
+    real = getattr(owner, name)
+    def once(*args, **kwargs):
+        setattr(owner, name, real)
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(*args, **kwargs)
+    setattr(owner, name, once)
+"""
+PLACES = [("k", "init_metadata", "error"), ("k", "_publish_execute_input", "error"),
+          ("k.shell", "transform_cell", "error"), ("k.shell", "should_run_async", "error"), ("k", "finish_metadata", "ok")]
+
+
+def test_a_cell_is_answered_wherever_in_the_kernel_an_interrupt_comes(api, session):
+    assert api.cell(session, INTERRUPT_IN + "k = get_ipython().kernel\nkept = 42")["status"] == "ok"
+    for owner, name, status in PLACES:
+        for code in ("print(kept)", "import asyncio\nawait asyncio.sleep(0.01)\nprint(kept)"):
+            api.cell(session, "meets(%s, %r)" % (owner, name), silent=True)
+            c = api.cell(session, code, timeout_s=30, timeout=60)
+            assert c["status"] == status and (status == "ok" or c["error"]["ename"] == "KeyboardInterrupt"), (name, code, c)
+    assert api.cell(session, "print(kept)")["stdout"] == "42\n"
+
+
 A_THREAD_STAYS = "quit()\nimport threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()"
 
 

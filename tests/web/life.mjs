@@ -22,6 +22,7 @@ export async function closed_tab_and_two_tabs(c) {
   await run(again, 'x = "from the first tab"\nx');
   await shows(other.locator('.cell.code').nth(1), "'from the first tab'");
   equal(await other.locator('.cell.code').nth(1).locator('.cm-content').innerText(), 'x = "from the first tab"\nx', 'its code');
+  await other.locator('.cell.code').nth(2).waitFor(); // the empty one below it, which tabs tell each other a moment later
   await run(other, 'print("and back")');
   await shows(again.locator('.cell.code').nth(2), 'and back');
   const foreign = await c.api('POST', `/v1/sessions/${id}/cells`, JSON.stringify({ code: 'print("by the API")' }));
