@@ -3,6 +3,7 @@
 // like a hang. Must never put the agent itself below a limit.
 #include "guest/agent/cgroup.h"
 
+#include "guest/agent/limits.h"
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
 
@@ -60,7 +61,7 @@ static uint64_t read_number(const char *name, const char *file, const char *fiel
 int ag_cgroup_init(struct ck_err *err)
 {
     char pids[16];
-    snprintf(pids, sizeof pids, "%d", AG_PIDS_MAX);
+    snprintf(pids, sizeof pids, "%u", ag_limits_all_pids());
     if (write_at(ROOT "/cgroup.subtree_control", "+cpu +memory +pids") < 0)
         return ck_fail_errno(err, errno, 500, "cgroup", "cgroup controllers");
     if (mkdir(ROOT "/zygote", 0755) < 0 || mkdir(ROOT "/user", 0755) < 0)
@@ -148,3 +149,5 @@ void ag_cgroup_usage(const char *name, struct ag_usage *out)
 }
 
 uint64_t ag_cgroup_oom_kills(const char *name) { return read_number(name, "memory.events", "oom_kill"); }
+
+uint64_t ag_cgroup_pids_refused(const char *name) { return read_number(name, "pids.events", "max"); }

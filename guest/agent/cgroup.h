@@ -4,7 +4,7 @@
 //                     processor ten times the user's
 //   /user             everything of the user: memory.max, pids.max
 //   /user/<name>      one kernel or one command
-// Main thread only, but for ag_cgroup_usage, which any thread may call.
+// Main thread only, but for ag_cgroup_usage and ag_cgroup_pids_refused, which any thread may call.
 #pragma once
 #include "common/ck_error.h"
 
@@ -12,16 +12,13 @@
 #include <stdint.h>
 
 #define AG_CGROUP_NAME_MAX 40
-#define AG_PIDS_MAX 1024         // all of /user
-#define AG_COMMAND_PIDS_MAX 512  // one command: what it runs wild with must leave the kernel some
-#define AG_KERNEL_PIDS_MAX 256   // threads count; under emulation each process of a fork bomb takes 0.1 s to die
 
 int ag_cgroup_init(struct ck_err *err);
 
 int ag_cgroup_make(const char *name, struct ck_err *err);         // below /user
 int ag_cgroup_procs_fd(const char *name, struct ck_err *err);     // its cgroup.procs, for spawn; or "zygote"
 int ag_cgroup_add(const char *name, int pid, struct ck_err *err); // moves a process
-void ag_cgroup_limit_pids(const char *name, int max);
+void ag_cgroup_limit_pids(const char *name, int max);              // NULL = all of /user
 void ag_cgroup_kill(const char *name);                            // SIGKILL to all in it
 int ag_cgroup_remove(const char *name);                           // -1 while processes are left in it
 
@@ -34,3 +31,4 @@ struct ag_usage {
 // name NULL = all of /user.
 void ag_cgroup_usage(const char *name, struct ag_usage *out);
 uint64_t ag_cgroup_oom_kills(const char *name);
+uint64_t ag_cgroup_pids_refused(const char *name); // how often a process in it could not start another

@@ -4,6 +4,7 @@
 #include "guest/agent/command.h"
 
 #include "guest/agent/cgroup.h"
+#include "guest/agent/limits.h"
 #include "guest/agent/spawn.h"
 #include "common/ck_clean.h"
 #include "common/ck_json.h"
@@ -165,7 +166,10 @@ static void sweep(struct ag_commands *all)
 
 static void report(struct command *c, int status)
 {
-    json_t *ev = json_pack("{s:s, s:i, s:b}", "ev", "exit", "pid", (int)c->pid, "timed_out", c->timed_out);
+    char name[AG_CGROUP_NAME_MAX];
+    name_of(c->serial, name);
+    json_t *ev = json_pack("{s:s, s:i, s:b, s:I}", "ev", "exit", "pid", (int)c->pid, "timed_out", c->timed_out,
+                           "pids_refused", (json_int_t)ag_cgroup_pids_refused(name));
     if (ev && WIFSIGNALED(status))
         json_object_set_new(ev, "signal", json_integer(WTERMSIG(status)));
     else if (ev)
@@ -266,10 +270,10 @@ static pid_t spawn(struct ag_commands *all, const json_t *header, struct pipes *
     CK_CLEAN_FD int cgroup = env && ag_cgroup_make(name, err) == 0 ? ag_cgroup_procs_fd(name, err) : -1;
     pid_t pid = -1;
     if (cgroup >= 0) {
-        ag_cgroup_limit_pids(name, AG_COMMAND_PIDS_MAX);
+        ag_cgroup_limit_pids(name, (int)ag_limits_command_pids());
         struct ag_spawn how = {.argv = argv, .envp = env, .cwd = cwd, .stdin_fd = p->fd[0], .stdout_fd = p->fd[3],
                                .stderr_fd = p->fd[5], .pass_fd = -1, .cgroup_fd = cgroup,
-                               .oom_score_adj = AG_USER_OOM_ADJ};
+                               .oom_score_adj = AG_USER_OOM_ADJ, .open_files = ag_limits_open_files()};
         pid = ag_spawn(&how, err);
         if (pid < 0)
             ag_cgroup_remove(name);

@@ -3,11 +3,11 @@
 #include "guest/agent/agent.h"
 #include "guest/agent/cgroup.h"
 #include "guest/agent/files.h"
+#include "guest/agent/limits.h"
 #include "guest/agent/personalise.h"
 #include "common/ck_json.h"
 
 #include <string.h>
-#include <sys/statvfs.h>
 
 static void op_hello(struct ag_agent *a, struct ag_request *req)
 {
@@ -46,14 +46,13 @@ static void op_usage(struct ag_agent *a, struct ag_request *req)
 {
     (void)a;
     struct ag_usage use;
-    struct statvfs fs = {.f_frsize = 0};
+    struct ag_disk disk;
     ag_cgroup_usage(NULL, &use);
-    statvfs("/", &fs); // the overlay reports its writable side
-    uint64_t used = (uint64_t)(fs.f_blocks - fs.f_bfree) * fs.f_frsize, left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    ag_limits_disk(&disk);
     ag_answer(req,
               json_pack("{s:I, s:I, s:I, s:I, s:I}", "cpu_ms", (json_int_t)use.cpu_ms, "memory_bytes",
                         (json_int_t)use.memory_bytes, "peak_memory_bytes", (json_int_t)use.peak_memory_bytes,
-                        "disk_bytes", (json_int_t)used, "disk_free_bytes", (json_int_t)left),
+                        "disk_bytes", (json_int_t)disk.used, "disk_free_bytes", (json_int_t)disk.left),
               ck_slice(NULL, 0));
 }
 
@@ -65,6 +64,7 @@ static void op_ping(struct ag_agent *a, struct ag_request *req)
 
 static void op_kernel_start(struct ag_agent *a, struct ag_request *req) { ag_op_kernel_start(a->kernel, req); }
 static void op_kernel_signal(struct ag_agent *a, struct ag_request *req) { ag_op_kernel_signal(a->kernel, req); }
+static void op_limits(struct ag_agent *a, struct ag_request *req) { ag_op_limits(a->kernel, req); }
 static void op_command(struct ag_agent *a, struct ag_request *req) { ag_op_command(a->commands, req); }
 static void op_command_kill(struct ag_agent *a, struct ag_request *req) { ag_op_command_kill(a->commands, req); }
 
@@ -79,6 +79,7 @@ static const struct operation operations[] = {
     {.name = "personalise", .now = op_personalise},
     {.name = "set_time", .now = op_set_time},
     {.name = "usage", .now = op_usage},
+    {.name = "limits", .now = op_limits},
     {.name = "kernel_start", .now = op_kernel_start},
     {.name = "kernel_signal", .now = op_kernel_signal},
     {.name = "command", .now = op_command},

@@ -13,6 +13,7 @@
 
 #include "guest/agent/boot.h"
 #include "guest/agent/cgroup.h"
+#include "guest/agent/limits.h"
 #include "guest/agent/spawn.h"
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
@@ -180,6 +181,7 @@ static int adopt(struct ag_kernel *k, pid_t pid, struct ck_err *err)
     int n = snprintf(adj, sizeof adj, "%d", AG_USER_OOM_ADJ);
     if (fd < 0 || ck_write_all(fd, adj, (size_t)n) < 0)
         return ck_fail_errno(err, errno, 500, "kernel_start_failed", "the kernel's memory priority");
+    ag_limits_apply_to(pid);
     return ag_cgroup_add(name, (int)pid, err);
 }
 
@@ -236,7 +238,8 @@ static int begin_fork(struct ag_kernel *k, struct ck_err *err)
     name_of(k->serial, name);
     if (ag_cgroup_make(name, err) < 0)
         return -1;
-    ag_cgroup_limit_pids(name, AG_KERNEL_PIDS_MAX);
+    ag_cgroup_limit_pids(name, (int)ag_limits_kernel_pids());
+    ag_limits_watch(k->serial);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return ck_fail_errno(err, errno, 503, "kernel_start_failed", "socketpair");
     int rc = ag_zygote_fork(k->zygote, k->wanted, ends[1], err);
@@ -349,6 +352,15 @@ void ag_op_kernel_start(struct ag_kernel *k, struct ag_request *req)
     }
     k->req = req;
     start(k, wanted, START_DEADLINE_MS);
+}
+
+void ag_kernel_limit(struct ag_kernel *k)
+{
+    char name[AG_CGROUP_NAME_MAX];
+    name_of(k->serial, name);
+    ag_cgroup_limit_pids(name, (int)ag_limits_kernel_pids());
+    if (k->pid > 0)
+        ag_limits_apply_to(k->pid);
 }
 
 void ag_op_kernel_signal(struct ag_kernel *k, struct ag_request *req)

@@ -18,5 +18,7 @@ void ag_kernel_start_template(struct ag_kernel *k);
 void ag_kernel_zygote_serving(struct ag_kernel *k); // to be called when the zygote starts to serve
 bool ag_kernel_reaped(struct ag_kernel *k, pid_t pid, int status); // true when it was the kernel
 
+void ag_kernel_limit(struct ag_kernel *k); // the limits (limits.h) have changed: they hold for the one that runs, too
+
 void ag_op_kernel_start(struct ag_kernel *k, struct ag_request *req);
 void ag_op_kernel_signal(struct ag_kernel *k, struct ag_request *req);

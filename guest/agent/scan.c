@@ -4,6 +4,7 @@
 #include "guest/agent/scan.h"
 
 #include "guest/agent/cgroup.h"
+#include "guest/agent/limits.h"
 #include "guest/agent/mime.h"
 #include "guest/agent/paths.h"
 #include "guest/agent/peak.h"
@@ -203,11 +204,15 @@ int ag_op_changes(void *state, const json_t *header, struct ck_slice payload, st
     free(list);
     ag_snapshot_free(s->last);
     s->last = now;
-    struct ag_usage use;
-    ag_cgroup_usage(NULL, &use); // along with it, so that a finished cell needs one round trip
-    out->answer = json_pack("{s:o, s:I, s:b, s:{s:I, s:I, s:I, s:I}}", "files", files, "count", (json_int_t)count,
-                            "scan_truncated", truncated, "usage", "cpu_ms", (json_int_t)use.cpu_ms, "memory_bytes",
+    struct ag_usage use; // along with it, so that a finished cell needs one round trip
+    struct ag_disk disk;
+    ag_cgroup_usage(NULL, &use);
+    ag_limits_disk(&disk);
+    out->answer = json_pack("{s:o, s:I, s:b, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}}", "files", files, "count",
+                            (json_int_t)count, "scan_truncated", truncated, "usage", "cpu_ms", (json_int_t)use.cpu_ms, "memory_bytes",
                             (json_int_t)use.memory_bytes, "peak_memory_bytes", (json_int_t)use.peak_memory_bytes,
-                            "recent_peak_memory_bytes", (json_int_t)ag_peak_since(&s->peak, &use));
+                            "recent_peak_memory_bytes", (json_int_t)ag_peak_since(&s->peak, &use), "disk_bytes",
+                            (json_int_t)disk.used, "disk_free_bytes", (json_int_t)disk.left, "pids_refused",
+                            (json_int_t)ag_limits_refused());
     return out->answer ? 0 : ck_fail(err, 503, "no_memory", "out of memory");
 }

@@ -3,6 +3,7 @@
 // never inherit: descriptors of the agent, its priority, its protection from the OOM killer.
 #include "guest/agent/spawn.h"
 
+#include "guest/agent/limits.h"
 #include "common/ck_clean.h"
 
 #include <errno.h>
@@ -54,7 +55,8 @@ static int write_small(const char *path, const char *text)
 
 static int child_limits(const struct ag_spawn *how, const char *adj)
 {
-    const struct rlimit core = {0, 0}, files = {65536, 65536}, locked = {8 << 20, 8 << 20};
+    const rlim_t most = how->open_files ? how->open_files : AG_FILES_DEFAULT;
+    const struct rlimit core = {0, 0}, files = {most, most}, locked = {8 << 20, 8 << 20};
     if ((how->cgroup_fd >= 0 && write(how->cgroup_fd, "0", 1) != 1) || write_small("/proc/self/oom_score_adj", adj) < 0)
         return -1;
     setrlimit(RLIMIT_CORE, &core);

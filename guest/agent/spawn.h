@@ -20,6 +20,7 @@ struct ag_spawn {
     int pass_fd;                 // becomes descriptor 3; -1 = none
     int cgroup_fd;               // cgroup.procs to write to; -1 = none
     int oom_score_adj;
+    unsigned open_files;         // that a process may have; 0 = AG_FILES_DEFAULT
     bool real_root;              // keep uid 0, with no capability but changing ids: for the zygote alone
 };
 

@@ -355,3 +355,45 @@ def test_the_agent_answers_while_memory_runs_out(agent):
         time.sleep(0.2)
     assert agent.push(lambda h: h.get("ev") == "exit" and h["pid"] == pid)[0]["signal"] == 9
     assert slowest < 5
+
+
+# --- limits of the session --------------------------------------------------------------------------
+
+
+def test_the_limit_of_the_disk_holds_at_once_and_can_be_lifted(agent):
+    used = agent.call("usage")["disk_bytes"]
+    assert agent.call("limits", disk_bytes=used + (40 << 20))["ok"] is True
+    assert agent.call("usage")["disk_free_bytes"] <= 40 << 20
+    end, _, err = agent.command(cmd="head -c 60000000 /dev/zero > /home/user/big")
+    assert end["code"] == 1 and b"No space left" in err
+    handle = agent.call("write_open", path="/home/user/more")["handle"]  # the file operations, too
+    written = [agent.call("write", os.urandom(1 << 18), handle=handle) for _ in range(8)]
+    assert [w["error"]["reason"] for w in written if "error" in w][:1] == ["disk_full"]
+    full = agent.call("changes")["usage"]
+    assert full["disk_free_bytes"] < 1 << 20 and full["disk_bytes"] > used + (38 << 20)
+    assert agent.call("limits", disk_bytes=0)["ok"] is True
+    shell(agent, "head -c 60000000 /dev/zero > /home/user/big; rm /home/user/big")
+    assert agent.call("usage")["disk_free_bytes"] > 1 << 30
+
+
+def test_limits_of_open_files_and_processes_hold_for_what_starts_from_then_on(agent):
+    try:
+        assert agent.call("limits", pids=32, open_files=300)["ok"] is True
+        assert shell(agent, "ulimit -n; ulimit -Hn").split() == ["300", "300"]
+        end, out, _ = agent.command(cmd="for i in $(seq 70); do sleep 20 & done; echo begun")
+        assert end["pids_refused"] > 0 and b"begun" not in out  # twice as many for a command: 64
+        assert agent.call("kernel_start", key="k")["pid"] > 0  # comes up with the smallest
+        kernel = agent.call("hello")["kernel_pid"]
+        assert shell(agent, "grep files /proc/%d/limits" % kernel).split()[3:5] == ["300", "300"]
+        assert agent.call("limits", open_files=400)["ok"] is True
+        assert shell(agent, "grep files /proc/%d/limits" % kernel).split()[3:5] == ["400", "400"]
+    finally:
+        agent.call("limits", pids=256, open_files=65536)
+
+
+@pytest.mark.parametrize("bad", [{"pids": 8}, {"pids": 100000}, {"open_files": 10}, {"disk_bytes": 4096},
+                                 {"disk_bytes": -1}, {"pids": "many"}])
+def test_limits_that_make_no_sense_change_nothing(agent, bad):
+    before = shell(agent, "ulimit -n; cat /sys/fs/cgroup/user/pids.max")
+    assert agent.call("limits", **bad)["error"]["status"] == 400
+    assert shell(agent, "ulimit -n; cat /sys/fs/cgroup/user/pids.max") == before
