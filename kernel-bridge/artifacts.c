@@ -3,6 +3,7 @@
 
 #include "common/ck_json.h"
 #include "common/ck_name.h"
+#include "kernel-bridge/fileinfo.h"
 
 #include <inttypes.h>
 
@@ -32,8 +33,12 @@ static int one(const json_t *f, const char *session_id, const char *url_prefix, 
     const char *change = ck_json_str(f, "change", "", NULL), *sha = ck_json_str(f, "sha256", NULL, NULL);
     int64_t size = ck_json_int(f, "size", -1, NULL);
     bool known = !strcmp(change, "created") || !strcmp(change, "changed");
-    if (ck_name_get(f, "path", path, NULL) || path[0] != '/' || !known || size < 0)
+    if (ck_name_get(f, "path", path, NULL) || !fileinfo_path_ok(path) || !known || size < 0)
         return -1;
+    if (!fileinfo_mime_ok(mime))
+        mime = "application/octet-stream";
+    if (sha && !fileinfo_sha256_ok(sha))
+        sha = NULL;
     CK_CLEAN_BUF struct ck_buf url = CK_BUF_INIT;
     if (ck_buf_printf(&url, "%s/v1/sessions/%s/files", url_prefix, session_id) || artifacts_encode_path(path, &url))
         return -1;

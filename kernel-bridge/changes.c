@@ -10,15 +10,21 @@
 
 #define REPORTED_MS 980 // after a cell's time was up
 
+// What cannot be is not believed; it is the guest that says all this.
+static void measure(int64_t *value, const json_t *o, const char *key)
+{
+    int64_t said = ck_json_int(o, key, *value, NULL);
+    if (said >= 0 && said < (int64_t)1 << 53)
+        *value = said;
+}
+
 void br_usage_read(struct usage *u, const json_t *o)
 {
-    if (!json_is_object(o))
-        return;
-    u->cpu_ms = ck_json_int(o, "cpu_ms", u->cpu_ms, NULL);
-    u->memory_bytes = ck_json_int(o, "memory_bytes", u->memory_bytes, NULL);
-    u->peak_memory_bytes = ck_json_int(o, "peak_memory_bytes", u->peak_memory_bytes, NULL);
-    u->recent_peak_bytes = ck_json_int(o, "recent_peak_memory_bytes", u->recent_peak_bytes, NULL);
-    u->disk_bytes = ck_json_int(o, "disk_bytes", u->disk_bytes, NULL);
+    measure(&u->cpu_ms, o, "cpu_ms");
+    measure(&u->memory_bytes, o, "memory_bytes");
+    measure(&u->peak_memory_bytes, o, "peak_memory_bytes");
+    measure(&u->recent_peak_bytes, o, "recent_peak_memory_bytes");
+    measure(&u->disk_bytes, o, "disk_bytes");
 }
 
 void br_artifact_events(struct bridge *b, const char *cell, const struct artifacts *a)

@@ -5,6 +5,7 @@
 #include "common/ck_log.h"
 #include "common/ck_name.h"
 #include "kernel-bridge/bridge.h"
+#include "kernel-bridge/fileinfo.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,28 +20,31 @@ struct relay {
     char *moved_to; // of file_move, else NULL
 };
 
-// The agent's answer without its envelope, as fields of ours. -1 = no memory.
-static int answer_fields(const json_t *answer, struct ck_buf *out)
+// What of the agent's answer goes to the client, as fields of ours.
+static int answer_fields(const json_t *answer, struct ck_buf *out, struct ck_err *err)
 {
-    json_t *copy = json_copy((json_t *)answer);
     CK_CLEAN_BUF struct ck_buf text = CK_BUF_INIT;
-    json_object_del(copy, "re");
-    json_object_del(copy, "n");
-    if (copy && !json_object_size(copy))
-        json_object_set_new(copy, "ok", json_true());
-    int bad = !copy || ck_json_dump(copy, &text) || text.n < 3 || ck_buf_add(out, text.p + 1, text.n - 2);
-    json_decref(copy);
-    return bad ? -1 : 0;
+    const json_t *stat = json_object_get(answer, "stat"), *entries = json_object_get(answer, "entries");
+    const json_t *created = json_object_get(answer, "created");
+    json_t *clean = stat ? fileinfo_stat(stat) : entries ? fileinfo_entries(entries) : json_true();
+    json_t *o = clean ? json_pack("{s:o}", stat ? "stat" : entries ? "entries" : "ok", clean) : NULL;
+    if (o && entries && !stat)
+        json_object_set_new(o, "truncated", json_boolean(json_is_true(json_object_get(answer, "truncated"))));
+    if (o && json_is_boolean(created))
+        json_object_set_new(o, "created", json_boolean(json_is_true(created)));
+    int bad = !o || ck_json_dump(o, &text) || ck_buf_add(out, text.p + 1, text.n - 2);
+    json_decref(o);
+    return bad ? ck_fail(err, 502, "bad_agent", "the VM's agent said about this file what cannot be") : 0;
 }
 
 static void relay_answer(struct bridge *b, struct reply_to to, const json_t *answer, const struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf f = CK_BUF_INIT;
     struct ck_err e = CK_ERR_INIT;
-    if (!err && (answer_fields(answer, &f) || f.n > CK_FRAME_HEADER_MAX - 256)) {
+    if (!err && !answer_fields(answer, &f, &e) && f.n > CK_FRAME_HEADER_MAX - 256)
         ck_fail(&e, 507, "answer_too_large", "the answer is too large; list fewer entries at a time (\"limit\")");
+    if (!err && e.status)
         err = &e;
-    }
     if (err)
         svc_reply_error(b->svc, to, err);
     else
@@ -150,17 +154,35 @@ static void send_chunk(struct reading *r, struct ck_slice data, bool last)
     svc_reply(r->b->svc, r->to, ck_slice_str(last ? "\"data\":true,\"last\":true" : "\"data\":true"), &data, 1);
 }
 
-// The first answer tells the file's size: how much there will be.
-static int reading_begin(struct reading *r, const json_t *stat, int64_t start, struct ck_err *err)
+struct chunk {
+    struct reading *r;
+    int64_t offset, length;
+};
+
+// As much as was asked for, up to the end of the file: less means that the file is not what it was.
+static int chunk_whole(const struct reading *r, const struct chunk *k, struct ck_slice *data, struct ck_err *err)
+{
+    int64_t expect = k->length < r->end - k->offset ? k->length : r->end - k->offset;
+    if (data->n > (size_t)expect)
+        data->n = (size_t)expect;
+    if (data->n < (size_t)expect)
+        return ck_fail(err, 409, "file_changed", "the file became shorter while it was read");
+    return 0;
+}
+
+// The first answer tells the file's size: how much there will be. It is passed on with the first bytes, as long
+// as the client can still be told of an error.
+static int reading_begin(struct reading *r, const json_t *stat, const struct chunk *k, struct ck_slice *data,
+                         struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf f = CK_BUF_INIT;
-    int64_t size = ck_json_int(stat, "size", -1, NULL);
-    if (size < 0 || size > INT64_MAX / 2)
+    int64_t size = ck_json_int(stat, "size", -1, NULL), start = k->offset < size ? k->offset : size;
+    if (size < 0)
         return ck_fail(err, 502, "bad_agent", "the VM's agent gave no size");
-    if (start > size)
-        start = size;
     r->end = r->want < 0 || r->want > size - start ? size : start + r->want;
     snprintf(r->etag, sizeof r->etag, "%s", ck_json_str(stat, "etag", "", NULL));
+    if (r->end > start && chunk_whole(r, k, data, err))
+        return -1;
     if (ck_buf_add_str(&f, "\"stat\":") || ck_json_dump(stat, &f) ||
         ck_buf_printf(&f, ",\"length\":%" PRId64, r->end - start))
         return ck_fail(err, 500, "no_memory", "no memory for an answer");
@@ -171,31 +193,22 @@ static int reading_begin(struct reading *r, const json_t *stat, int64_t start, s
     return 0;
 }
 
-struct chunk {
-    struct reading *r;
-    int64_t offset, length;
-};
-
+// 1 = there are no bytes to send.
 static int chunk_check(struct reading *r, const struct chunk *k, const json_t *answer, struct ck_slice *data,
                        struct ck_err *err)
 {
-    const json_t *stat = ck_json_obj(answer, "stat", NULL);
-    if (!stat)
+    const json_t *said = ck_json_obj(answer, "stat", NULL);
+    if (!said)
         return ck_fail(err, 502, "bad_agent", "the VM's agent gave no file status");
     if (!r->first_seen) {
-        if (reading_begin(r, stat, k->offset, err))
-            return -1;
-        if (r->end <= k->offset)
-            return 1;
-    } else if (strcmp(ck_json_str(stat, "etag", "", NULL), r->etag)) {
-        return ck_fail(err, 409, "file_changed", "the file changed while it was read");
+        json_t *stat = fileinfo_stat(said);
+        int rc = reading_begin(r, stat, k, data, err);
+        json_decref(stat);
+        return rc ? rc : r->end <= k->offset;
     }
-    int64_t expect = k->length < r->end - k->offset ? k->length : r->end - k->offset;
-    if (data->n > (size_t)expect)
-        data->n = (size_t)expect;
-    if (data->n < (size_t)expect)
-        return ck_fail(err, 409, "file_changed", "the file became shorter while it was read");
-    return 0;
+    if (strcmp(ck_json_str(said, "etag", "", NULL), r->etag))
+        return ck_fail(err, 409, "file_changed", "the file changed while it was read");
+    return chunk_whole(r, k, data, err);
 }
 
 static void chunk_read(void *user, const json_t *answer, struct ck_slice data, const struct ck_err *err)

@@ -5,14 +5,10 @@ import time
 
 import pytest
 
-from harness import procs
 from harness.client import kept_and_dropped
-from harness.gateway import sanitized, wait_for
+from harness.gateway import wait_for
 from harness.jupyter import Socket, stdout
-
-MB = 1 << 20
-SLACK = 300 * MB if sanitized() else 0  # its quarantine counts as resident
-
+from harness.memory import MB, SLACK, Memory
 
 @pytest.fixture
 def neighbour(api):
@@ -21,32 +17,6 @@ def neighbour(api):
     yield
     assert api.cell(sid, "get:x", timeout=30)["stdout"] == "unharmed\n"
     api.delete("/v1/sessions/" + sid)
-
-
-class Memory:
-    """Samples the resident memory of processes while something goes on."""
-
-    def __init__(self, *pids):
-        self.peak = {p: procs.rss_bytes(p) for p in pids}
-        self.first = dict(self.peak)
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        while not self.stop.wait(0.02):
-            for p in self.peak:
-                self.peak[p] = max(self.peak[p], procs.rss_bytes(p))
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *exc):
-        self.stop.set()
-        self.thread.join()
-
-    def growth(self, pid):
-        return self.peak[pid] - self.first[pid]
 
 
 def test_forged_messages_are_dropped(api, session, neighbour):

@@ -85,6 +85,7 @@ class Agent(threading.Thread):
         self.pushes = queue.Queue()
         self.lies = set(machine.faults)
         self.handles = {}
+        self.said = {}  # operation -> what is answered to it whatever was asked: say:OP:JSON
         self.kernel_env = {}
         self.commands = iter(range(5000, 1 << 30))
 
@@ -99,6 +100,16 @@ class Agent(threading.Thread):
         self.tree.files = {p: (None if d is None else base64.b64decode(d), t) for p, (d, t) in past["files"].items()}
 
     def misbehave(self, what):
+        """A lie by its name, or say:OP:JSON (its `_payload`: that many bytes go with it), or push:TIMES:JSON."""
+        word, _, rest = what.partition(":")
+        if word in ("say", "push"):
+            subject, _, text = rest.partition(":")
+            if word == "say":
+                self.said[subject] = json.loads(text)
+            for _ in range(int(subject) if word == "push" else 0):
+                header = json.loads(text)
+                self.push(header, bytes(header.pop("_payload", 0)))
+            return
         self.lies.add(what)
         if what == "garbage":
             self.pushes.put(None)
@@ -149,7 +160,11 @@ class Agent(threading.Thread):
         try:
             if ("fail-" + op) in self.lies:
                 raise Refused(500, "told_to_fail", "the fake was told to fail")
-            answer, data = getattr(self, "op_" + op)(header, payload)
+            if op in self.said:
+                answer = dict(self.said[op])
+                data = bytes(answer.pop("_payload", 0))
+            else:
+                answer, data = getattr(self, "op_" + op)(header, payload)
         except Refused as e:
             answer, data = {"error": e.error}, b""
         slow = next((int(lie[5:]) for lie in self.lies if lie.startswith("slow:")), 0)  # slow:MS of `changes`
