@@ -335,6 +335,11 @@ void bridge_link_on_end(struct bridge_link *l, void (*ended)(void *owner), void 
     l->owner = owner;
 }
 
+void *bridge_link_owner(const struct bridge_link *l)
+{
+    return l->owner;
+}
+
 struct bridge_link *bridge_link_open(uv_loop_t *loop, const char *socket_path,
                                      const struct bridge_link_events *ev, void *user, struct ck_err *err)
 {
@@ -348,9 +353,15 @@ struct bridge_link *bridge_link_open(uv_loop_t *loop, const char *socket_path,
     return l;
 }
 
-void bridge_link_set_user(struct bridge_link *l, void *user)
+void bridge_link_rebind(struct bridge_link *l, const struct bridge_link_events *ev, void *user)
 {
+    l->ev = *ev;
     l->user = user;
+}
+
+bool bridge_link_idle(const struct bridge_link *l)
+{
+    return l->connected && !l->closed && !l->paused && !l->queued && !l->patient;
 }
 
 int bridge_link_send(struct bridge_link *l, struct ck_blob *frame)

@@ -36,13 +36,17 @@ void bridge_link_begin(struct bridge_link *l, const char *socket_path);
 void bridge_link_fail(struct bridge_link *l, const struct ck_err *err);
 // Called once when the link is over, whoever ended it, before on_close.
 void bridge_link_on_end(struct bridge_link *l, void (*ended)(void *owner), void *owner);
+void *bridge_link_owner(const struct bridge_link *l); // of bridge_link_on_end()
 // No callback after this. NULL is fine. May be called from any callback of the link.
 void bridge_link_close(struct bridge_link *l);
 // After an operation was sent, a bridge that stays silent is asked whether it still lives; one that is
 // asked to be watched is also asked while its owner waits for events. A paused link is not watched.
 void bridge_link_watch(struct bridge_link *l, bool on);
 void bridge_link_patient(struct bridge_link *l); // never asked: what it waits for keeps the bridge from answering
-void bridge_link_set_user(struct bridge_link *l, void *user);
+// Hands an open link to another owner, from any callback: what arrives from now on is told to it. Answers
+// to the owner before may be among it, under numbers (rid) that are not given out again.
+void bridge_link_rebind(struct bridge_link *l, const struct bridge_link_events *ev, void *user);
+bool bridge_link_idle(const struct bridge_link *l); // open, read, and nothing waits to be sent
 
 // Sends one operation; takes the reference of header. When header has no "rid" and `rid` is not
 // NULL, a fresh one is put in and stored there. 0 = queued, 1 = queued but over the high-water mark

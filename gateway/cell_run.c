@@ -1,5 +1,6 @@
-// The way of one cell: execute over a link of its own, then attach to that cell's events from its own
-// sequence number, so nothing is missed in between. A client that leaves does not end its cell: the
+// The way of one cell: one operation that runs it and attaches the link to its events from their first
+// number, so nothing is missed in between. The link is the session's kept one, or a new one while that is
+// in use. A client that leaves does not end its cell: the
 // link is closed and the bridge goes on, or, when the request brought lines for input(), the run
 // stays until the cell ends to hand them out. What the client does not take stays in the bridge's log;
 // a bounded copy of the output is kept for the case that the bridge dies (v1_partial.h).
@@ -41,6 +42,14 @@ static void run_free(struct cell_run *run)
     v1_cell_body_free(&run->body);
     v1_partial_free(&run->partial);
     free(run);
+}
+
+// The bridge has sent the last that it has for the cell. What it sent is still there to be read.
+static void run_release(struct cell_run *run)
+{
+    struct bridge_link *l = run->link;
+    run->link = NULL;
+    session_link_give(l);
 }
 
 static void run_fail(struct cell_run *run, const struct ck_err *err)
@@ -123,6 +132,7 @@ static void run_event(struct cell_run *run, const json_t *h, const struct ck_fra
     if (v1_event_read(h, f, &ev) || (ev.cell[0] && strcmp(ev.cell, run->cell)))
         return;
     if (ev.kind == V1_EVENT_DONE) {
+        run_release(run); // before the answer, after which the next cell may come at once
         run_done(run, ev.seq, ev.finished);
         return;
     }
@@ -138,6 +148,13 @@ static void run_event(struct cell_run *run, const json_t *h, const struct ck_fra
         run_after_gap(run, &ev);
 }
 
+static void run_attach(struct cell_run *run)
+{
+    json_t *op = json_pack("{s:s,s:s,s:I,s:s}", "op", "attach", "mode", "cell", "from", (json_int_t)run->first_seq,
+                           "cell", run->cell);
+    bridge_link_op(run->link, op, NULL, 0, &run->attach_rid);
+}
+
 static void run_accepted(struct cell_run *run, const json_t *h)
 {
     if (!run->ev && run->body.stdin_mode != V1_STDIN_LINES) {
@@ -147,9 +164,8 @@ static void run_accepted(struct cell_run *run, const json_t *h)
     run->accepted = true;
     v1_deadline_stop(run->deadline);
     run->first_seq = (uint64_t)ck_json_int(h, "seq", 0, NULL);
-    json_t *op = json_pack("{s:s,s:s,s:I,s:s}", "op", "attach", "mode", "cell", "from", (json_int_t)run->first_seq,
-                           "cell", run->cell);
-    bridge_link_op(run->link, op, NULL, 0, &run->attach_rid);
+    if (!json_is_true(json_object_get(h, "attached"))) // a bridge that an older version started
+        run_attach(run);
     bridge_link_watch(run->link, true);
     if (run->ev && run->ev->on_accepted)
         run->ev->on_accepted(run->user);
@@ -199,12 +215,12 @@ static void expired(void *user, const struct ck_err *err) { run_fail(user, err);
 
 static int send_cell(struct cell_run *run, const char *url_prefix, struct ck_err *err)
 {
-    run->link = session_link_open(run->s, SESSION_LINK_REQUEST, &link_events, run, err);
+    run->link = session_link_take(run->s, &link_events, run, err);
     if (!run->link)
         return -1;
-    json_t *op = json_pack("{s:s,s:s,s:I,s:b,s:b,s:s}", "op", "execute", "cell", run->cell, "timeout_ms",
+    json_t *op = json_pack("{s:s,s:s,s:I,s:b,s:b,s:s,s:b}", "op", "execute", "cell", run->cell, "timeout_ms",
                            (json_int_t)run->body.timeout_ms, "silent", run->body.silent, "allow_stdin",
-                           run->body.stdin_mode != V1_STDIN_NONE, "url_prefix", url_prefix);
+                           run->body.stdin_mode != V1_STDIN_NONE, "url_prefix", url_prefix, "attach", 1);
     struct ck_slice code = {(const uint8_t *)run->body.code, run->body.code_n};
     if (bridge_link_op(run->link, op, &code, 1, &run->execute_rid) < 0)
         return ck_fail(err, 503, "no_memory", "the code could not be sent to the session: try again");

@@ -17,6 +17,13 @@ enum session_link {
 // As bridge_link_open. A resume that fails closes the link: 503 "resume_failed" or "resume_timeout".
 struct bridge_link *session_link_open(struct session *s, enum session_link kind, const struct bridge_link_events *ev,
                                       void *user, struct ck_err *err);
+// The same for a request, on the link that an earlier one has left (session_link_give()), if there is one:
+// it is connected already.
+struct bridge_link *session_link_take(struct session *s, const struct bridge_link_events *ev, void *user,
+                                      struct ck_err *err);
+// Instead of bridge_link_close(), when the bridge has nothing more to send to l but answers that nobody
+// waits for. From any callback of l. One link of a session is kept, for a while; others are closed.
+void session_link_give(struct bridge_link *l);
 // As bridge_call; timeout_ms counts from when the session can be reached.
 struct bridge_call *session_call(struct session *s, json_t *op, int timeout_ms, bridge_call_done done, void *user);
 int64_t session_wait_ms(const struct session *s); // 0, or SESSION_RESUME_MS while it cannot be reached at once

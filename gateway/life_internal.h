@@ -21,6 +21,7 @@ struct life {
     void (*start)(struct entry *e); // of op, held back until the folder has been tidied
     struct life_waiter *waiters;  // told how op ends
     struct life_waiter *resumers; // who want the session to run: told when it does, or that it will not
+    struct slink *kept;              // of these, one that nobody uses; or NULL
     struct slink *links;             // open links and calls, and those that wait for a resume
     struct session_watch *watches;
     struct checkpoint *checkpoints;  // oldest first, owned
@@ -57,7 +58,8 @@ void life_abort(struct entry *e); // the session is being deleted: what runs end
 // life_link.c
 void links_go(struct entry *e);                              // the session runs: those who wait connect
 void links_fail(struct entry *e, const struct ck_err *err);  // it will not: those who wait are told
-void links_expire(struct entry *e, int64_t now_ms);
+void links_expire(struct entry *e, int64_t now_ms); // those that wait, and the kept one
+void links_let_go(struct entry *e); // of the kept one
 bool links_waiting(const struct entry *e);
 bool links_at_rest(const struct entry *e); // no request is under way, nothing is on its way to the bridge
 

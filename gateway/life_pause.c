@@ -158,6 +158,7 @@ static void ask(struct entry *e)
 
 static void pause_start(struct entry *e)
 {
+    links_let_go(e);
     life_tell(e, SESSION_SETTLES);
     ask(e);
 }

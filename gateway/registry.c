@@ -171,6 +171,7 @@ void registry_delete(struct registry *r, struct session *s, registry_done done, 
     e->closing = true;
     r->nending++;
     follow_stop(e);
+    links_let_go(e);
     entry_unlink(e); // the list's reference is now the deletion's
     store_delete_session(r->store, e->pub.id);
     bool idle = e->life.op == LIFE_NONE;
@@ -212,8 +213,10 @@ void registry_close(struct registry *r)
     if (!r)
         return;
     life_idle_stop(r);
-    for (struct entry *e = r->first; e; e = e->next)
+    for (struct entry *e = r->first; e; e = e->next) {
         follow_stop(e);
+        links_let_go(e);
+    }
 }
 
 void registry_free(struct registry *r)

@@ -137,6 +137,7 @@ static int parse_execute(struct bop *b, struct ck_err *err)
 {
     b->silent = ck_json_bool(b->header, "silent", false, err);
     b->allow_stdin = ck_json_bool(b->header, "allow_stdin", false, err);
+    b->attach = ck_json_bool(b->header, "attach", false, err);
     b->url_prefix = ck_json_str(b->header, "url_prefix", "", err);
     if (err->status || need_cell(b, err) || get_timeout(b, err))
         return -1;

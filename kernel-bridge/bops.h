@@ -37,7 +37,7 @@ struct bop {
     enum jw_channel channel;
     uint64_t seq, sent;
     int64_t timeout_ms, offset, length, limit, file_mode; // -1 where absent, timeout 0
-    bool silent, allow_stdin, recursive;
+    bool silent, allow_stdin, attach, recursive;
 };
 
 // 0, or -1 with err; has_rid and rid are valid in both cases (an error is answered if there is one).

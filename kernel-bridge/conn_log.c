@@ -39,6 +39,22 @@ static int take_consumer(struct conn *c, const struct bop *op, uint64_t *cursor,
     return 0;
 }
 
+static void attach_at(struct conn *c, enum ev_mode mode, const char *cell, uint64_t cursor)
+{
+    c->mode = mode;
+    c->cursor = cursor;
+    c->cell_seen = false;
+    c->sent = 0;
+    snprintf(c->cell, sizeof c->cell, "%s", cell);
+}
+
+void conn_follow_cell(struct conn *c, const char *cell, uint64_t seq)
+{
+    conn_detach(c);
+    attach_at(c, EV_MODE_CELL, cell, seq);
+    c->attached = !c->closing;
+}
+
 int conn_attach(struct conn *c, const struct bop *op, struct ck_err *err)
 {
     struct bridge *b = c->s->b;
@@ -51,11 +67,7 @@ int conn_attach(struct conn *c, const struct bop *op, struct ck_err *err)
         cursor = evlog_next(b->log);
     if (op->mode == EV_MODE_JUPYTER && take_consumer(c, op, &cursor, err))
         return -1;
-    c->mode = op->mode;
-    c->cursor = cursor;
-    c->cell_seen = false;
-    c->sent = 0;
-    snprintf(c->cell, sizeof c->cell, "%s", op->mode == EV_MODE_CELL ? op->cell : "");
+    attach_at(c, op->mode, op->mode == EV_MODE_CELL ? op->cell : "", cursor);
     snprintf(text, sizeof text, "\"from\":%" PRIu64, cursor);
     svc_reply(c->s, conn_reply_to(c, op->rid), ck_slice_str(text), NULL, 0);
     c->attached = !c->closing;

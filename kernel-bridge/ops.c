@@ -160,13 +160,16 @@ static int op_claim(struct bridge *b, struct conn *c, const struct bop *op, stru
 
 static int op_execute(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err)
 {
+    struct reply_to to = conn_reply_to(c, op->rid);
     uint64_t seq;
     char text[128];
     if (br_cell_queue(b, op, &seq, err))
         return -1;
-    snprintf(text, sizeof text, "\"cell\":\"%s\",\"seq\":%" PRIu64, op->cell, seq);
-    svc_reply(b->svc, conn_reply_to(c, op->rid), ck_slice_str(text), NULL, 0);
-    br_cells_dispatch(b);
+    if (op->attach)
+        conn_follow_cell(c, op->cell, seq);
+    br_cells_dispatch(b); // first: the kernel need not wait for the answer to be written
+    snprintf(text, sizeof text, "\"cell\":\"%s\",\"seq\":%" PRIu64 "%s", op->cell, seq, op->attach ? ",\"attached\":true" : "");
+    svc_reply(b->svc, to, ck_slice_str(text), NULL, 0);
     return 0;
 }
 

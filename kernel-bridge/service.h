@@ -62,6 +62,8 @@ struct service *conn_service(const struct conn *c);
 
 // Attaches the connection to the log; answers op itself when it succeeds.
 int conn_attach(struct conn *c, const struct bop *op, struct ck_err *err);
+// The same to one cell from seq on, for whom the answer says it: answers go before events.
+void conn_follow_cell(struct conn *c, const char *cell, uint64_t seq);
 // sent: what was given to the client's host beyond seq; it counts if the gateway dies without a word.
 void conn_ack(struct conn *c, uint64_t seq, uint64_t sent);
 struct consumer *conn_consumer(const struct conn *c); // NULL = not attached as a Jupyter consumer
