@@ -34,13 +34,14 @@ const char cli_session_help[] =
     "usage: cellkeep session create [--name NAME]\n"
     "       cellkeep session list\n"
     "       cellkeep session get|delete|interrupt|restart|pause|resume NAME|ID ...\n"
-    "       cellkeep session fork [--count N] NAME|ID\n"
+    "       cellkeep session fork [--count N] [--checkpoint CHECKPOINT] NAME|ID\n"
     "       cellkeep session checkpoint [--name NAME] NAME|ID\n"
     "       cellkeep session checkpoints NAME|ID\n"
     "       cellkeep session rollback NAME|ID CHECKPOINT\n"
     "\n"
     "  -n, --name NAME    a name for the new session or checkpoint\n"
     "      --count N      how many forks (1)\n"
+    "      --checkpoint C name or id of the checkpoint that forks begin from (the session as it is now)\n"
     "      --json         print JSON instead of a table\n"
     "      --url URL      the gateway (CELLKEEP_URL; default " CLI_DEFAULT_URL ")\n"
     "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
@@ -74,7 +75,7 @@ const char cli_mcp_help[] =
     "      --token T      its token (CELLKEEP_TOKEN; default: the one in the gateway's state folder)\n"
     "  -h, --help         this text\n";
 
-enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON, OPT_COUNT, OPT_MAX_SESSIONS };
+enum { OPT_URL = 256, OPT_TOKEN, OPT_JSON, OPT_COUNT, OPT_CHECKPOINT, OPT_MAX_SESSIONS };
 
 #define COMMON_OPTIONS                                                                                       \
     {"url", required_argument, NULL, OPT_URL}, {"token", required_argument, NULL, OPT_TOKEN},                \
@@ -230,6 +231,8 @@ static int session_operands(int argc, char **argv, struct cli_session_args *out,
     out->nids = argc - optind - 1;
     if (check_number(out, err))
         return -1;
+    if (out->checkpoint && out->verb != CLI_SESSION_FORK)
+        return ck_fail(err, 400, "usage", "--checkpoint goes with session fork");
     if (out->verb == CLI_SESSION_ROLLBACK)
         out->checkpoint = out->ids[--out->nids];
     if (out->name && out->verb != CLI_SESSION_CREATE && out->verb != CLI_SESSION_CHECKPOINT)
@@ -252,7 +255,8 @@ static int whole_number(const char *option, const char *text, int min, int max, 
 int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_session_args *out, struct ck_err *err)
 {
     static const struct option options[] = {{"name", required_argument, NULL, 'n'},
-                                            {"count", required_argument, NULL, OPT_COUNT}, COMMON_OPTIONS};
+                                            {"count", required_argument, NULL, OPT_COUNT},
+                                            {"checkpoint", required_argument, NULL, OPT_CHECKPOINT}, COMMON_OPTIONS};
     memset(out, 0, sizeof *out);
     target_from_env(&out->target, env);
     optind = 0;
@@ -265,6 +269,8 @@ int cli_session_args_parse(int argc, char **argv, cli_env_fn env, struct cli_ses
             return unknown_option(argv, c, err);
         if (c == 'n')
             out->name = optarg;
+        else if (c == OPT_CHECKPOINT)
+            out->checkpoint = optarg;
         else if (c == OPT_COUNT && whole_number("--count", optarg, 1, 1000, &out->count, err))
             return -1;
         else

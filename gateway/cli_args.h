@@ -47,7 +47,7 @@ struct cli_session_args {
     enum cli_session_verb verb;
     const char *name;   // create, checkpoint
     int count;          // fork: how many
-    const char *checkpoint; // rollback: name or id
+    const char *checkpoint; // rollback, fork: name or id
     char **ids;         // of the other verbs: names or ids of sessions, into argv
     int nids;
     bool json;

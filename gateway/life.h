@@ -78,7 +78,12 @@ struct fork_events {
     // Once, from the loop; f is gone when it returns. err NULL: all of them exist, in order. Else none.
     void (*on_done)(void *user, struct session *const *forks, int count, const struct ck_err *err);
 };
-// owner_max: sessions that the token of s may have, 0 = any number. NULL = refused with err.
-struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user,
+struct fork_wish {
+    int count;
+    const char *checkpoint; // id or name of the one to begin from; NULL = from the session as it is now
+    int owner_max;          // sessions that the token of s may have, 0 = any number
+};
+// NULL = refused with err.
+struct fork *session_fork(struct session *s, const struct fork_wish *wish, const struct fork_events *ev, void *user,
                           struct ck_err *err);
 void fork_cancel(struct fork *f); // on_done will not be called; what was made is removed

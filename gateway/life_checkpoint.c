@@ -70,7 +70,7 @@ void checkpoints_free(struct entry *e)
     }
 }
 
-static int no_such(struct ck_err *err)
+int checkpoint_unknown(struct ck_err *err)
 {
     return ck_fail(err, 404, "no_such_checkpoint",
                    "the session has no checkpoint of this id or name: GET …/checkpoints lists them");
@@ -81,7 +81,7 @@ int session_forget_checkpoint(struct session *s, const char *id_or_name, struct 
     struct entry *e = (struct entry *)s;
     struct checkpoint *c = (struct checkpoint *)(uintptr_t)session_find_checkpoint(s, id_or_name), **at;
     if (!c)
-        return no_such(err);
+        return checkpoint_unknown(err);
     if (life_judge(LIFE_FORGET, s->state, e->life.op, err) == LIFE_REFUSED)
         return -1;
     for (at = &e->life.checkpoints; *at != c; at = &(*at)->next)
@@ -250,7 +250,7 @@ static void on_running(void *user, struct session *s, const struct ck_err *err)
     struct ck_err e = CK_ERR_INIT;
     if (s && !err) {
         if (!session_find_checkpoint(s, b->checkpoint))
-            no_such(&e);
+            checkpoint_unknown(&e);
         else if (!begin(b, &e))
             return;
         err = &e;
@@ -263,7 +263,7 @@ int session_rollback(struct session *s, const char *id_or_name, life_done done, 
     struct entry *e = (struct entry *)s;
     const struct checkpoint *c = session_find_checkpoint(s, id_or_name);
     if (!c)
-        return no_such(err);
+        return checkpoint_unknown(err);
     enum life_verdict v = life_judge(LIFE_ROLLBACK, s->state, e->life.op, err);
     if (v == LIFE_REFUSED)
         return -1;

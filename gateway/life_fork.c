@@ -1,4 +1,4 @@
-// Forking a session: a layer of it, hard links of that in the folders of the new ones, a bridge each,
+// Forking a session: a layer of it (a new one, or a checkpoint's), hard links of that in the folders of the new ones, a bridge each,
 // and rows in the database. Only when all of them stand are they in the list; whatever goes wrong before,
 // and a client that leaves, leaves nothing. The source is held only until the links are there.
 #include "gateway/life_internal.h"
@@ -31,7 +31,7 @@ struct fork {
     struct fork_events ev;
     void *user;
     bool cancelled, linked;
-    char layer[CK_UUID_MAX];
+    char layer[CK_UUID_MAX]; // to begin from; "" until it is known
     // of the source, as it was when it was asked
     char *name, *template_name;
     char accelerator[8];
@@ -301,8 +301,9 @@ static void on_layer(void *user, const json_t *re, const struct ck_frame *frame,
 static void fork_start(struct entry *e)
 {
     struct fork *f = e->life.job;
-    if (e->pub.state == SESSION_PAUSED) {
+    if (!*f->layer && e->pub.state == SESSION_PAUSED)
         memcpy(f->layer, e->life.layer, CK_UUID_MAX);
+    if (*f->layer) { // it is there; a checkpoint cannot be deleted while this is under way
         link_all(f);
         return;
     }
@@ -327,7 +328,8 @@ static int admit(const struct registry *r, int count, struct ck_err *err)
     return 0;
 }
 
-static struct fork *fork_new(struct entry *e, int count, const struct fork_events *ev, void *user)
+static struct fork *fork_new(struct entry *e, const struct checkpoint *from, int count, const struct fork_events *ev,
+                             void *user)
 {
     const struct session *s = &e->pub;
     struct fork *f = calloc(1, sizeof *f + (size_t)count * sizeof f->child[0]);
@@ -337,6 +339,8 @@ static struct fork *fork_new(struct entry *e, int count, const struct fork_event
     f->source = e;
     f->ev = *ev;
     f->user = user;
+    if (from)
+        memcpy(f->layer, from->layer, CK_UUID_MAX);
     f->count = count;
     f->name = strdup(s->name);
     f->template_name = strdup(s->template_name);
@@ -353,14 +357,20 @@ static struct fork *fork_new(struct entry *e, int count, const struct fork_event
     return f;
 }
 
-struct fork *session_fork(struct session *s, int count, int owner_max, const struct fork_events *ev, void *user,
+struct fork *session_fork(struct session *s, const struct fork_wish *wish, const struct fork_events *ev, void *user,
                           struct ck_err *err)
 {
     struct entry *e = (struct entry *)s;
-    if (admit(e->reg, count, err) || owner_admit(e->reg, s->owner, owner_max, (size_t)count, err) ||
+    int count = wish->count;
+    if (admit(e->reg, count, err) || owner_admit(e->reg, s->owner, wish->owner_max, (size_t)count, err) ||
         life_judge(LIFE_FORK, s->state, e->life.op, err) != LIFE_GO)
         return NULL;
-    struct fork *f = fork_new(e, count, ev, user);
+    const struct checkpoint *from = wish->checkpoint ? session_find_checkpoint(s, wish->checkpoint) : NULL;
+    if (wish->checkpoint && !from) {
+        checkpoint_unknown(err);
+        return NULL;
+    }
+    struct fork *f = fork_new(e, from, count, ev, user);
     e->life.job = f;
     e->reg->ncreating += (size_t)count;
     owner_getting(e->reg, f->owner, count);

@@ -89,6 +89,7 @@ void life_seal(struct entry *e, const char *layer, void *user, void (*done)(stru
 void life_tidy(struct entry *e); // when it is wanted and nothing else runs
 
 // life_checkpoint.c
+int checkpoint_unknown(struct ck_err *err); // 404 no_such_checkpoint
 void checkpoint_add(struct entry *e, const char *id, const char *name, int64_t created_us, int64_t bytes, const char *layer);
 void checkpoints_free(struct entry *e);
 

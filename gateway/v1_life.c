@@ -206,7 +206,7 @@ static void fork_gone(struct http_req *r, void *user)
     free(f);
 }
 
-static void start_fork(struct http_req *r, struct session *s, int64_t count, struct ck_err *err)
+static void start_fork(struct http_req *r, struct session *s, int64_t count, const char *checkpoint, struct ck_err *err)
 {
     static const struct fork_events events = {.on_progress = fork_progress, .on_done = fork_done};
     struct v1_fork *f = calloc(1, sizeof *f);
@@ -215,7 +215,9 @@ static void start_fork(struct http_req *r, struct session *s, int64_t count, str
         return;
     }
     f->r = r;
-    f->fork = session_fork(s, count < 1 || count > FORKS_MAX ? 0 : (int)count, owner_max_sessions(r, s->owner), &events, f, err);
+    const struct fork_wish wish = {.count = count < 1 || count > FORKS_MAX ? 0 : (int)count, .checkpoint = checkpoint,
+                                   .owner_max = owner_max_sessions(r, s->owner)};
+    f->fork = session_fork(s, &wish, &events, f, err);
     if (!f->fork) {
         free(f);
         reply_refused(r, err);
@@ -232,15 +234,16 @@ static void start_fork(struct http_req *r, struct session *s, int64_t count, str
 
 void v1_life_fork(struct http_req *r)
 {
-    static const char *const known[] = {"count", NULL};
+    static const char *const known[] = {"checkpoint", "count", NULL};
     struct ck_err err = CK_ERR_INIT;
     struct session *s = v1_session(r, true);
     if (!s)
         return;
     json_t *body = http_body_json(r, &err);
     int64_t count = body && !v1_body_only(body, "a fork", known, &err) ? ck_json_int(body, "count", 1, &err) : 0;
+    const char *checkpoint = err.status ? NULL : ck_json_str(body, "checkpoint", NULL, &err);
     if (err.status)
         http_reply_err(r, &err);
     else
-        start_fork(r, s, count, &err);
+        start_fork(r, s, count, checkpoint, &err);
 }

@@ -24,7 +24,7 @@ const struct v1_operation v1_operations[] = {
     {"post", S "/restart", "restartSession", "Start a fresh kernel; files stay", 0, 0, "200 Session", SESSION_ERRORS},
     {"post", S "/pause", "pauseSession", "Save the session with its memory and free what it uses; its next request resumes it", 0, 0, "200 Session", "400 " SESSION_ERRORS},
     {"post", S "/resume", "resumeSession", "Let a paused session run again", 0, 0, "200 Session", "400 " SESSION_ERRORS},
-    {"post", S "/fork", "forkSession", "Independent copies of the session, with its variables and files; with Accept: text/event-stream progress as it is made", 0, "Fork", "201 [Session]", "400 429 507 " SESSION_ERRORS},
+    {"post", S "/fork", "forkSession", "Independent copies of the session, or of a checkpoint of it, with variables and files; with Accept: text/event-stream progress as it is made", 0, "Fork", "201 [Session]", "400 429 507 " SESSION_ERRORS},
     {"post", S "/checkpoints", "createCheckpoint", "Save the session as it is now, to go back to", 0, "CheckpointCreate", "201 Checkpoint", "400 429 507 " SESSION_ERRORS},
     {"get", S "/checkpoints", "listCheckpoints", "The session's checkpoints, oldest first", 0, 0, "200 [Checkpoint]", "403 404"},
     {"get", S "/checkpoints/{checkpoint}", "getCheckpoint", "One checkpoint, by id or name", 0, 0, "200 Checkpoint", "403 404"},
@@ -82,7 +82,8 @@ const char v1_schemas_json[] =
     ",\"state\":{\"enum\":[\"starting\",\"idle\",\"busy\",\"paused\",\"dead\"]},\"template\":" STR ",\"memory_mb\":" INT
     ",\"accelerator\":{\"enum\":[\"kvm\",\"tcg\"]},\"created_at\":" STR ",\"last_activity\":" STR ",\"metadata\":" OBJ
     ",\"timeouts\":" REF("Timeouts") ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
-    "\"Fork\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}}},"
+    "\"Fork\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"checkpoint\":" STR
+    ",\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}}},"
     "\"CheckpointCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR "}},"
     "\"Checkpoint\":{\"type\":\"object\",\"required\":[\"id\",\"name\"],\"properties\":{\"id\":" STR ",\"name\":" STR
     ",\"created_at\":" STR ",\"bytes\":" INT "}},"

@@ -335,6 +335,59 @@ def test_a_paused_session_is_forked_asleep_and_forks_are_forked(api, session):
     api.delete("/v1/sessions/" + grandchild["id"])
 
 
+def test_a_fork_of_a_checkpoint_leaves_its_source_alone(gateway, api, session):
+    api.cell(session, "set:x:old")
+    point = done(api, session, "checkpoints", {"name": "early"}, 201)
+    api.cell(session, "set:x:new\ntouch:late.txt:3")
+    end = in_background(lambda: api.cell(session, "print:begun\nsleep:4000\nget:x"))
+    wait_for("the cell runs", 10, lambda: state(api, session) == "busy")
+    by_name = done(api, session, "fork", {"checkpoint": "early", "count": 2}, 201)
+    assert end()["stdout"] == "begun\nnew\n", "the source went on"
+    pause(api, session)
+    by_id = done(api, session, "fork", {"checkpoint": point["id"]}, 201)
+    assert state(api, session) == "paused", "it need not run for that"
+    api.delete("/v1/sessions/%s/checkpoints/early" % session)
+    for fork in by_name + by_id:
+        assert api.cell(fork["id"], "get:x")["stdout"] == "old\n"
+        assert api.get_file(fork["id"], "/home/user/late.txt").status == 404
+        assert api.get("/v1/sessions/%s/checkpoints" % fork["id"]).json() == []
+        pause(api, fork["id"])
+        assert api.cell(fork["id"], "get:x")["stdout"] == "old\n"
+        api.delete("/v1/sessions/" + fork["id"])
+    assert api.cell(session, "get:x")["stdout"] == "new\n"
+
+
+def test_a_fork_of_a_checkpoint_outlives_its_source(gateway, api):
+    source = api.create()
+    api.cell(source, "set:x:1")
+    done(api, source, "checkpoints", {"name": "c"}, 201)
+    fork, = done(api, source, "fork", {"checkpoint": "c"}, 201)
+    again, = done(api, fork["id"], "fork", {}, 201)
+    assert api.delete("/v1/sessions/" + source).status == 204
+    for s in (fork, again):
+        assert api.cell(s["id"], "get:x")["stdout"] == "1\n"
+        api.delete("/v1/sessions/" + s["id"])
+
+
+@pytest.mark.parametrize("body, status", [
+    ({"checkpoint": "nothing"}, 404), ({"checkpoint": ""}, 404), ({"checkpoint": "../c"}, 404),
+    ({"checkpoint": 7}, 400), ({"checkpoint": ["c"]}, 400), ({"checkpoint": "c", "count": 0}, 400)])
+def test_the_checkpoint_of_a_fork_is_checked(api, session, body, status):
+    done(api, session, "checkpoints", {"name": "c"}, 201)
+    before = len(api.get("/v1/sessions").json())
+    r = verb(api, session, "fork", body)
+    assert (r.status, reason(r)) == (status, "no_such_checkpoint" if status == 404 else "bad_field"), r
+    assert len(api.get("/v1/sessions").json()) == before
+
+
+def test_a_fork_of_a_foreign_checkpoint_is_refused(api, session):
+    other = api.create()
+    c = done(api, other, "checkpoints", {"name": "theirs"}, 201)
+    for which in (c["id"], "theirs"):
+        assert reason(verb(api, session, "fork", {"checkpoint": which})) == "no_such_checkpoint"
+    api.delete("/v1/sessions/" + other)
+
+
 def test_a_fork_tells_its_progress(api, session):
     events = list(api.events("POST", "/v1/sessions/%s/fork" % session, {"count": 3}))
     assert [e.kind for e in events] == ["progress"] * 4 + ["done"]

@@ -122,6 +122,9 @@ static void test_session_verbs(void **state)
     assert_int_equal(sa.nids, 1);
     assert_string_equal(sa.checkpoint, "before");
     assert_int_equal(SESSION("rollback", "a"), -1);
+    assert_int_equal(SESSION("fork", "--checkpoint", "loaded", "a"), 0);
+    assert_string_equal(sa.checkpoint, "loaded");
+    assert_int_equal(SESSION("rollback", "--checkpoint", "loaded", "a", "b"), -1);
     assert_int_equal(SESSION("fork", "a", "b"), -1);
     assert_int_equal(SESSION("fork", "--count", "0", "a"), -1);
     assert_int_equal(SESSION("pause", "--count", "2", "a"), -1);

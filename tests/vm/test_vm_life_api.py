@@ -50,6 +50,12 @@ def test_checkpoint_rollback_and_forks(api, session):
     assert [o[0] for o in out] == ["41 1000"] * 3
     for field in range(3):
         assert len({o[1].split()[field] for o in out}) == 3, out
+    api.cell(session, "kept = 'later'")
+    early, = done(api, session, "fork", {"checkpoint": "loaded"}, 201, timeout=200)
+    forks.append(early)
+    cell = api.cell(early["id"], "import os; print(kept, len(df), os.path.exists('/home/user/new.txt'))")
+    assert cell["stdout"] == "41 1000 False\n", cell
+    assert api.cell(session, "print(kept)")["stdout"] == "later\n", "the source of a fork of a checkpoint goes on"
     api.cell(forks[0]["id"], "kept = 'changed'")
     assert api.delete("/v1/sessions/" + session).status == 204
     assert api.cell(forks[1]["id"], "print(kept, len(df))")["stdout"] == "41 1000\n"

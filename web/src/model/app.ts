@@ -160,33 +160,12 @@ export class App extends Store {
     this.changed();
   }
 
-  /** A copy of the session as it is now, opened. */
-  async fork(session: Session): Promise<void> {
-    if (this.live?.session.id === session.id) await this.live.save();
-    const [copy] = await api.fork(session.id);
+  /** A copy of the session as it is now, or as it was at a checkpoint, opened. */
+  async fork(session: Session, checkpoint?: string): Promise<void> {
+    if (!checkpoint && this.live?.session.id === session.id) await this.live.save();
+    const [copy] = await api.fork(session.id, checkpoint);
     await this.refresh();
     if (copy) await this.open(copy);
-  }
-
-  /**
-   * A new session that begins at a checkpoint. The gateway forks what is now, so this one goes back for a moment
-   * and then to where it was; should that fail half-way, the checkpoint "before the fork" is still there.
-   */
-  async forkFrom(live: LiveSession, checkpoint: string): Promise<void> {
-    const id = live.session.id;
-    let copies: Session[] = [];
-    await live.withoutSaving(async () => {
-      const now = await api.checkpoint(id, `before the fork, ${new Date().toLocaleTimeString()}`);
-      await api.rollback(id, checkpoint);
-      try {
-        copies = await api.fork(id);
-      } finally {
-        await api.rollback(id, now.id);
-        await api.dropCheckpoint(id, now.id);
-      }
-    });
-    await this.refresh();
-    if (copies[0]) await this.open(copies[0]);
   }
 
   toggleRail(): void {

@@ -11,13 +11,12 @@ import { IconButton } from './icons';
 interface ItemProps {
   checkpoint: Checkpoint;
   busy: boolean;
-  idle: boolean;
   back: () => void;
   fork: () => void;
   remove: () => void;
 }
 
-function Item({ checkpoint, busy, idle, back, fork, remove }: ItemProps) {
+function Item({ checkpoint, busy, back, fork, remove }: ItemProps) {
   const [sure, setSure] = useState(false);
   return (
     <li class="point">
@@ -31,7 +30,7 @@ function Item({ checkpoint, busy, idle, back, fork, remove }: ItemProps) {
       ) : (
         <IconButton icon="back" label={`Go back to ${checkpoint.name}`} disabled={busy} onClick={() => setSure(true)} />
       )}
-      <IconButton icon="fork" label={`Fork from ${checkpoint.name}`} disabled={busy || !idle} onClick={fork} />
+      <IconButton icon="fork" label={`Fork from ${checkpoint.name}`} disabled={busy} onClick={fork} />
       <IconButton icon="trash" label={`Delete ${checkpoint.name}`} disabled={busy} onClick={remove} />
     </li>
   );
@@ -71,7 +70,7 @@ export function Timeline({ live }: { live: LiveSession }) {
       live.tellReload();
       live.tell(`This is the machine as it was at “${c.name}”: variables, files and notebook.`, false);
     });
-  const forkFrom = (c: Checkpoint): void => during('Forking from the checkpoint…', () => app.forkFrom(live, c.id));
+  const forkFrom = (c: Checkpoint): void => during('Forking from the checkpoint…', () => app.fork(live.session, c.id));
   return (
     <aside class="panel" aria-label="Checkpoints">
       <div class="panel-head">
@@ -88,7 +87,7 @@ export function Timeline({ live }: { live: LiveSession }) {
           <IconButton icon="fork" label="Fork" text disabled={!!busy || asleep} onClick={() => during('Forking…', () => app.fork(live.session))} />
         </li>
         {[...(list ?? [])].reverse().map(c => (
-          <Item key={c.id} checkpoint={c} busy={!!busy || asleep} idle={live.state === 'idle'} back={() => back(c)} fork={() => forkFrom(c)} remove={() => during('Deleting…', () => api.dropCheckpoint(id, c.id))} />
+          <Item key={c.id} checkpoint={c} busy={!!busy || asleep} back={() => back(c)} fork={() => forkFrom(c)} remove={() => during('Deleting…', () => api.dropCheckpoint(id, c.id))} />
         ))}
       </ol>
       <p class="hint">A checkpoint is the whole machine: variables, open files, background threads and the disk, as of one moment.</p>
