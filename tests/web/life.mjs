@@ -77,14 +77,14 @@ export async function checkpoint_rollback_fork_pause(c) {
   await page.locator('.rail-open').nth(1).click(); // the source, older, is below its fork
   await page.waitForFunction(want => location.hash.slice(1) === want, id);
   await page.locator('.cell.code:has-text("before False")').waitFor();
-  await ended(await run(page, 'x = "later"'));
-  await page.locator('.state-pill:has-text("ready")').waitFor();
+  await run(page, 'import time\nx = "later"\ntime.sleep(8)\nx += ", undisturbed"');
+  await page.locator('.state-pill:has-text("working")').waitFor();
   await page.click('[aria-label="Fork from clean"]');
   await page.waitForFunction(old => location.hash.slice(1) !== old, id);
   const early = sessionOf(page);
   c.made.push(early);
   equal((await c.api('POST', `/v1/sessions/${early}/cells`, '{"code":"print(x)"}')).json.stdout, 'before\n', 'the fork of a checkpoint');
-  equal((await c.api('POST', `/v1/sessions/${id}/cells`, '{"code":"print(x)"}')).json.stdout, 'later\n', 'its source');
+  equal((await c.api('POST', `/v1/sessions/${id}/cells`, '{"code":"print(x)"}')).json.stdout, 'later, undisturbed\n', 'its source, which went on');
   await page.locator(`.rail-open`).nth(1).click();
   await page.waitForFunction(want => location.hash.slice(1) === want, fork);
   await page.locator('.cell.code:has-text("in the fork")').waitFor();
@@ -109,10 +109,11 @@ export async function deleted_elsewhere_and_dead_vm(c) {
   await page.locator('.banner.bad:has-text("has ended")').waitFor();
   await c.shot(page, 'vm-died-light');
   check((await page.locator('.cell').first().innerText()).includes('still here'), 'what was shown stays');
-  await page.locator('.banner >> text=Start a new session').click();
+  await page.locator('.banner >> text=Start one with these cells').click();
   await page.waitForFunction(old => location.hash.slice(1) !== old, id);
   const second = sessionOf(page);
   c.made.push(second);
+  await page.locator('.cell:has-text("print(\"still here\")")').waitFor();
   await ended(await run(page, 'print("in the second")'));
   await c.api('DELETE', `/v1/sessions/${second}`);
   await page.locator('.banner.bad:has-text("was deleted")').waitFor();

@@ -40,6 +40,54 @@ export async function chat_embed_and_accessibility(c) {
   await embedded(c, page, id);
 }
 
+/** The rest of the page for axe-core, in both colour schemes: token page, list, its actions, checkpoints, menus, dialogs. */
+export async function accessibility_of_lists_menus_and_dialogs(c) {
+  const outside = await c.page();
+  await outside.goto(`${c.url}/`);
+  await outside.waitForSelector('.token-card');
+  await inBoth(outside, 'token page');
+  await outside.fill('input[name=token]', 'wrong');
+  await outside.keyboard.press('Enter');
+  await outside.locator('text=not the right one').waitFor();
+  await inBoth(outside, 'token page, wrong token');
+  const page = await c.page();
+  await c.open(page);
+  await ended(await run(page, 'open("a.csv", "w").write("x,y\\n1,2\\n")\n1 / 0'));
+  await page.locator('.rail-item.current [aria-expanded]').click();
+  await inBoth(page, 'actions of a session');
+  await page.locator('.rail-actions >> text=Delete').click();
+  await page.locator('text=Delete for good').waitFor();
+  await accessible(page, 'the question before a session is deleted');
+  await page.keyboard.press('Escape');
+  await page.click('[aria-label=Checkpoints]');
+  await page.fill('[aria-label="Name of the checkpoint"]', 'point');
+  await page.click('text=Save now');
+  await page.locator('.point-name:has-text("point")').waitFor();
+  await inBoth(page, 'checkpoints');
+  await page.click('[aria-label="Go back to point"]');
+  await inBoth(page, 'the question before a rollback');
+  await page.keyboard.press('Escape');
+  await page.click('[aria-label=More]');
+  await page.locator('[role=menu]').waitFor();
+  await inBoth(page, 'menu');
+  await page.click('[role=menuitem]:has-text("Keys")');
+  await page.locator('dialog h2:has-text("Keys")').waitFor();
+  await inBoth(page, 'keys');
+  await page.keyboard.press('Escape');
+  await page.click('[aria-label=Files]');
+  await page.locator('.file-open:has-text("a.csv")').click();
+  await page.locator('dialog td').first().waitFor();
+  await inBoth(page, 'preview');
+}
+
+async function inBoth(page, where) {
+  for (const colorScheme of ['dark', 'light']) {
+    await page.emulateMedia({ colorScheme });
+    await page.waitForTimeout(200); // colours fade from one to the other
+    await accessible(page, `${where}, ${colorScheme}`);
+  }
+}
+
 /** A page of another origin shows the cell in an iframe: with a token, and by handing the cell over. */
 async function embedded(c, page, id) {
   const events = await c.api('GET', `/v1/sessions/${id}/files/var/tmp/cellkeep/notebook.ipynb`);

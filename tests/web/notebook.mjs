@@ -75,6 +75,58 @@ display(Javascript("window.pwned = 10"))`));
   equal(await page.evaluate(() => window.pwned ?? 'nothing ran'), 'nothing ran', 'script of the sandbox in the page');
 }
 
+/** What an output draws and links stays where it is: nothing of the page is covered, left, or taken for another session. */
+export async function output_stays_in_its_place(c) {
+  const page = await c.page();
+  await c.open(page);
+  const html = `<a id=top href="https://elsewhere.example/" target=_top>out</a> <a href="#00000000-0000-4000-8000-000000000000">other session</a>
+<div style="position:absolute;top:0;left:-900px;width:3000px;height:3000px;background:red;z-index:99999">over everything</div>
+<div class="lightbox">like the page's own</div>`;
+  const cell = await ended(await run(page, `from IPython.display import HTML\nHTML(${JSON.stringify(html)})`));
+  await cell.locator('a:has-text("out")').waitFor();
+  const link = cell.locator('a:has-text("out")');
+  equal([await link.getAttribute('target'), await link.getAttribute('rel')], ['_blank', 'noopener noreferrer'], 'target and rel of a link');
+  const address = page.url();
+  await cell.locator('a:has-text("other session")').evaluate(a => a.click());
+  await page.waitForTimeout(300);
+  equal(page.url(), address, 'the address after a click on a link to a part of the page');
+  const covered = await page.evaluate(() => ['.rail .brand', '.top .switch', '.notebook .cell:last-of-type .cm-content'].filter(selector => {
+    const box = [...document.querySelectorAll(selector)].pop().getBoundingClientRect();
+    return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)?.closest('.outputs');
+  }));
+  equal(covered, [], 'what the output covers');
+  equal(await textOf(await ended(await run(page, 'print("still here")'))), 'still here', 'a cell below it');
+}
+
+/** Output that is made to choke a page: cursor movements, very long values, broken pictures, messages of no known form. */
+export async function output_that_is_made_to_choke(c) {
+  const page = await c.page();
+  await c.open(page);
+  const down = await ended(await run(page, 'print("above\\x1b[99999999999Bbelow")'));
+  equal(await textOf(down), 'abovebelow', 'the cursor does not leave the text');
+  const again = await ended(await run(page, 'print("z" * 400_000, end="")\nfor i in range(20_000): print("\\r.", end="")'));
+  check((await textOf(again)).startsWith('.'), 'a long line that is written over many times');
+  const long = await ended(await run(page, '"x" * 400_000'));
+  await long.locator('text=more characters').waitFor();
+  const { height } = await long.locator('.outputs').boundingBox();
+  check(height < 600, `a long value is ${height} pixels high`);
+  const broken = await ended(await run(page, 'from IPython.display import display\ndisplay({"image/png": "bm90IGEgcGljdHVyZQ=="}, raw=True)'));
+  await broken.locator('text=A picture (image/png) that this browser cannot read').waitFor();
+  const odd = await ended(await run(page, `k = get_ipython().kernel
+def say(kind, content): k.session.send(k.iopub_socket, kind, content, parent=k.get_parent("shell"))
+say("error", {"ename": {"a": 1}, "evalue": None, "traceback": 7})
+say("error", {"traceback": [1, None, {}]})
+say("display_data", {"data": "text", "metadata": [], "transient": 7})
+say("display_data", {"data": {"text/plain": 7, "text/html": {"a": 1}, "image/png": []}, "metadata": {"image/png": "x"}, "transient": {"display_id": {}}})
+say("update_display_data", {"data": 1, "transient": None})
+say("stream", {"name": 7, "text": {"not": "text"}})
+say("clear_output", None or {})
+print("after all of it")`));
+  await odd.locator('.out-stream:has-text("after all of it")').waitFor();
+  equal(await textOf(await ended(await run(page, 'print("and on")'))), 'and on', 'the next cell');
+  equal(c.log.filter(l => /^error: (?!Failed to load resource)/.test(l)), [], 'errors of the page');
+}
+
 /** A hundred thousand lines are a few hundred elements, and all of them can be reached. */
 export async function very_long_output(c) {
   const page = await c.page();

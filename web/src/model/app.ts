@@ -3,6 +3,7 @@ import { api, ApiError } from '../net/api';
 import { getToken, setToken } from '../net/base';
 import { browserStorage } from '../net/memory';
 import type { Session } from '../net/types';
+import { readNotebook } from './ipynb';
 import { LiveSession } from './live';
 import { Store } from './store';
 import { freshName } from './names';
@@ -32,9 +33,11 @@ export class App extends Store {
   readonly samples = new Map<string, Sample[]>();
   private readonly lastCpu = new Map<string, { cpu: number; at: number }>();
   private polling = 0;
+  private turns = 0;
 
   async start(): Promise<void> {
     if (!getToken()) return this.askToken('missing');
+    if (/[^\x21-\x7e]/.test(getToken())) return this.askToken('wrong'); // no header can carry it
     window.addEventListener('hashchange', () => void this.followAddress());
     document.addEventListener('visibilitychange', () => void this.poll());
     if (!(await this.refresh())) return;
@@ -84,11 +87,18 @@ export class App extends Store {
     this.schedule();
   }
 
-  /** Memory and processor time of the open session, for its little chart. */
+  /** Memory and processor time for the little charts: of the open session each time, of the others in turn. */
   private async measure(): Promise<void> {
-    const id = this.live?.session.id;
-    const state = this.sessions.find(s => s.id === id)?.state;
-    if (!id || (state !== 'idle' && state !== 'busy')) return;
+    const running = this.sessions.filter(s => s.state === 'idle' || s.state === 'busy').map(s => s.id);
+    const open = this.live?.session.id;
+    const others = running.filter(id => id !== open);
+    const turn = others[(this.turns += 1) % Math.max(1, others.length)];
+    for (const id of [open, turn]) if (id && running.includes(id)) await this.measureOne(id);
+    for (const id of this.samples.keys()) if (!running.includes(id)) this.samples.delete(id);
+    this.changed();
+  }
+
+  private async measureOne(id: string): Promise<void> {
     const session = await api.session(id).catch(() => null);
     if (!session?.usage) return;
     const now = performance.now();
@@ -97,7 +107,6 @@ export class App extends Store {
     const cpu = before ? Math.min(1, Math.max(0, (session.usage.cpu_ms - before.cpu) / (now - before.at))) : 0;
     const list = [...(this.samples.get(id) ?? []), { memory: session.usage.memory_bytes, cpu }];
     this.samples.set(id, list.slice(-SAMPLES));
-    this.changed();
   }
 
   private async followAddress(): Promise<void> {
@@ -116,7 +125,8 @@ export class App extends Store {
     if (!this.gatewayAway) await this.create();
   }
 
-  async create(): Promise<void> {
+  /** A new session, opened; with a notebook (as JSON) to begin with. */
+  async create(notebook?: string): Promise<void> {
     if (this.creating) return;
     this.creating = true;
     this.failure = '';
@@ -125,6 +135,7 @@ export class App extends Store {
       const session = await api.create(freshName(this.sessions.map(s => s.name)));
       this.sessions = [...this.sessions, session];
       await this.open(session, true);
+      if (notebook && this.live?.session.id === session.id) this.live.bring(readNotebook(notebook));
     } catch (e) {
       this.failure = e instanceof Error ? e.message : String(e);
     }

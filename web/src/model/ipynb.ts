@@ -1,8 +1,9 @@
 // nbformat 4: reading what people bring, writing what others can read. Reading checks everything, as the file
 // may come from anywhere; what is wrong is said in a sentence.
 import type { MimeBundle } from '../net/types';
-import { Cell, Doc, newId, type Run } from './doc';
-import type { Output } from './outputs';
+import type { Artifact, CellStatus } from '../net/types';
+import { Cell, Doc, newId, type Run, type RunState } from './doc';
+import { isLoader, type Output } from './outputs';
 import { TextBuf } from './textbuf';
 
 const SAVED_TEXT_MAX = 512 * 1024; // of one stream output; the rest is in the session's log only
@@ -55,6 +56,32 @@ function readOutput(raw: unknown, cell: Cell, where: string): void {
   }
 }
 
+const STATES: readonly RunState[] = ['sending', 'queued', 'running', 'done', 'lost'];
+const ENDINGS: readonly CellStatus[] = ['ok', 'error', 'timeout', 'interrupted', 'cancelled', 'oom', 'kernel_died', 'vm_died'];
+
+function readArtifact(v: unknown): Artifact[] {
+  const a = dict(v);
+  const { path, name, mime, size } = a;
+  if (typeof path !== 'string' || typeof name !== 'string' || typeof mime !== 'string' || typeof size !== 'number') return [];
+  return [{ path, name, mime, size, change: a.change === 'changed' ? 'changed' : 'created', url: '' }];
+}
+
+/** How a cell's last run went. The file lies in the session, where its code may have written anything into it. */
+function readRun(v: unknown): Run | null {
+  const r = dict(v);
+  const state = STATES.find(s => s === r.state);
+  if (typeof r.id !== 'string' || !r.id || !state) return null;
+  const string = (x: unknown): string => (typeof x === 'string' ? x : '');
+  const input = isDict(r.input) ? { prompt: string(r.input.prompt), password: r.input.password === true } : null;
+  return {
+    id: r.id, state, input, detail: string(r.detail), code: string(r.code),
+    status: ENDINGS.find(s => s === r.status) ?? null,
+    startedAt: typeof r.startedAt === 'number' ? r.startedAt : Date.now(),
+    wallMs: typeof r.wallMs === 'number' ? r.wallMs : null,
+    artifacts: Array.isArray(r.artifacts) ? r.artifacts.slice(0, 1000).flatMap(readArtifact) : [],
+  };
+}
+
 function readCell(raw: RawCell, n: number): Cell {
   const where = `Cell ${n + 1}`;
   if (!isDict(raw)) throw new NotebookError(`${where} is not an object.`);
@@ -64,7 +91,7 @@ function readCell(raw: RawCell, n: number): Cell {
   cell.metadata = dict(raw.metadata);
   const own = dict(cell.metadata.cellkeep);
   if (own.voice === 'user' || own.voice === 'assistant') cell.voice = own.voice;
-  if (isDict(own.run) && typeof own.run.id === 'string') cell.run = own.run as unknown as Run;
+  cell.run = readRun(own.run);
   if (typeof raw.execution_count === 'number') cell.count = raw.execution_count;
   if (kind === 'code' && Array.isArray(raw.outputs)) for (const o of raw.outputs) readOutput(o, cell, where);
   return cell;
@@ -114,13 +141,14 @@ function writeOutput(o: Output): Dict | null {
   return { output_type: 'display_data', data: o.data, metadata };
 }
 
+/** own: for this page, which has plotly; others want the library that plotly sends along as HTML of some megabytes. */
 function writeCell(cell: Cell, own: boolean): Dict {
   const metadata: Dict = { ...cell.metadata };
   delete metadata.cellkeep;
   if (own && (cell.run || cell.voice)) metadata.cellkeep = { run: cell.run ?? undefined, voice: cell.voice ?? undefined };
   const id = cell.id.replace(/[^A-Za-z0-9_-]/g, '-').slice(0, 64);
   if (cell.kind === 'markdown') return { cell_type: 'markdown', id, metadata, source: cell.source };
-  const outputs = cell.outputs.items.map(writeOutput).filter(o => o !== null);
+  const outputs = cell.outputs.items.filter(o => !own || !isLoader(o)).map(writeOutput).filter(o => o !== null);
   return { cell_type: 'code', id, metadata, source: cell.source, execution_count: cell.count, outputs };
 }
 

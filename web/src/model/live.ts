@@ -1,16 +1,17 @@
 // One open session: its notebook, the stream that feeds it, and what a person may do with it. The notebook is
 // kept as a file inside the session's VM, so that forks and rollbacks have it too; what happened after it was
 // saved is read again from the session's log, by number, so that a closed tab loses and repeats nothing.
-import { api, ApiError, files } from '../net/api';
+import { api, files } from '../net/api';
 import { SessionStream, type Link } from '../net/stream';
 import type { Session, SessionState, StreamEvent } from '../net/types';
 import { Cell, Doc } from './doc';
-import { readNotebook, writeNotebook } from './ipynb';
+import { writeNotebook } from './ipynb';
+import { saveTrouble, type Notice } from './notice';
 import { newRun, Runs } from './runs';
+import { NOTEBOOK_PATH, readSaved, type Saved } from './saved';
 import { Store } from './store';
 import { TabSync } from './sync';
 
-export const NOTEBOOK_PATH = '/var/tmp/cellkeep/notebook.ipynb';
 const SAVE_AFTER_MS = 1500;
 
 interface Waiting {
@@ -24,7 +25,7 @@ export class LiveSession extends Store {
   state: SessionState;
   reason = '';
   loaded = false;
-  notice: { text: string; error: boolean } | null = null;
+  notice: Notice | null = null;
   private seq = 0;
   private stream: SessionStream | null = null;
   private readonly runs: Runs;
@@ -36,6 +37,7 @@ export class LiveSession extends Store {
   private refs = 0;
   private closed = false;
   private held = false;
+  private unsaved = false;
 
   /** fresh: made just now, so nothing was saved in it. */
   constructor(
@@ -77,14 +79,11 @@ export class LiveSession extends Store {
     this.changed();
   }
 
-  private async readSaved(): Promise<{ doc: Doc; seq: number; session: string } | null> {
+  private async readSaved(): Promise<Saved | null> {
     try {
-      const response = await files.get(this.session.id, NOTEBOOK_PATH);
-      const doc = readNotebook(await response.text());
-      const own = (doc.metadata.cellkeep ?? {}) as { seq?: unknown; session?: unknown };
-      return { doc, seq: Number(own.seq) || 0, session: String(own.session) };
-    } catch (e) {
-      if (!(e instanceof ApiError && e.status === 404)) this.tell('The saved notebook could not be read; what the log has is shown.', true);
+      return await readSaved(this.session.id);
+    } catch {
+      this.tell('The saved notebook could not be read; what the log has is shown.', true);
       return null;
     }
   }
@@ -95,6 +94,14 @@ export class LiveSession extends Store {
     this.runs.adopt(doc);
     doc.subscribe(() => this.tabs.announce());
     this.tabs.announce();
+  }
+
+  /** Another notebook takes the place of this one. */
+  bring(doc: Doc): void {
+    for (const cell of doc.cells) cell.run = null;
+    this.setDoc(doc);
+    this.touched();
+    this.changed();
   }
 
   private settle(): void {
@@ -257,8 +264,8 @@ export class LiveSession extends Store {
     }
   }
 
-  tell(text: string, error: boolean): void {
-    this.notice = { text, error };
+  tell(text: string, error: boolean, way?: Notice['way']): void {
+    this.notice = { text, error, way };
     this.changed();
   }
 
@@ -308,8 +315,12 @@ export class LiveSession extends Store {
     if (leaving && text.length > 60_000) return; // more than a page may send when it goes; the log has the rest
     try {
       await files.put(this.session.id, NOTEBOOK_PATH, text, leaving);
-    } catch {
+      this.unsaved = false;
+    } catch (e) {
       this.dirty = true; // with the next change, or when the connection is back
+      const trouble = this.unsaved ? '' : saveTrouble(e); // said once
+      if (trouble) this.tell(trouble, true);
+      this.unsaved ||= !!trouble;
     }
   }
 

@@ -2,6 +2,7 @@
 // expected by their code; runs of somebody else, through whichever door, get a cell of their own.
 import type { StreamEvent } from '../net/types';
 import { Cell, Doc, type Run } from './doc';
+import { displayIdOf, wholeNumber } from './outputs';
 
 interface Intent {
   cell: string;
@@ -76,7 +77,8 @@ export class Runs {
   }
 
   private begin(id: string, e: StreamEvent): void {
-    const code = (e.content as { code?: string } | undefined)?.code ?? '';
+    const said = e.content?.code;
+    const code = typeof said === 'string' ? said : '';
     const at = this.intents.findIndex(i => i.code === code && this.doc.cell(i.cell));
     const intent = at >= 0 ? this.intents.splice(at, 1)[0] : undefined;
     const cell = (intent && this.doc.cell(intent.cell)) ?? this.sameCode(code) ?? this.own(id, code);
@@ -111,7 +113,7 @@ export class Runs {
     if (!run || run.id !== id) return this.late(cell, e);
     if (e.type === 'start') this.started(cell, run, e);
     else if (e.type === 'code') this.count(cell, run, e);
-    else if (e.type === 'input') run.input = { prompt: e.prompt ?? '', password: !!e.password };
+    else if (e.type === 'input') run.input = { prompt: String(e.prompt ?? ''), password: !!e.password };
     else if (e.type === 'artifact' && e.artifact) run.artifacts.push(e.artifact);
     else if (e.type === 'done') this.done(cell, run, e);
     else if (e.type === 'status') this.status(cell, run, e);
@@ -138,9 +140,8 @@ export class Runs {
   }
 
   private count(cell: Cell, run: Run, e: StreamEvent): void {
-    const content = e.content as { execution_count?: number };
     run.state = 'running';
-    cell.count = content.execution_count ?? null;
+    cell.count = wholeNumber(e.content?.execution_count);
     this.forgetCode(cell, run.code);
   }
 
@@ -172,8 +173,8 @@ export class Runs {
   }
 
   private note(cell: Cell, e: StreamEvent): void {
-    const transient = (e.content as { transient?: { display_id?: string } } | undefined)?.transient;
-    if (transient?.display_id) this.known(transient.display_id, cell);
+    const id = displayIdOf(e.content);
+    if (id) this.known(id, cell);
   }
 
   private known(displayId: string, cell: Cell): void {
@@ -182,8 +183,8 @@ export class Runs {
   }
 
   private update(e: StreamEvent): void {
-    const content = (e.content ?? {}) as { transient?: { display_id?: string } };
-    for (const cell of this.displays.get(content.transient?.display_id ?? '') ?? [])
+    const content = e.content ?? {};
+    for (const cell of this.displays.get(displayIdOf(content) ?? '') ?? [])
       if (cell.outputs.update(content)) cell.changed();
   }
 

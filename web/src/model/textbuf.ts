@@ -4,6 +4,7 @@
 export const LINES_MAX = 200_000;
 export const CHARS_MAX = 48 * 1024 * 1024;
 const HEAD_KEPT = 2_000;
+const REWRITTEN_MAX = 20_000; // characters of a line that is written over again and again
 const CONTROL = /[\n\r\b]|\x1b\[(\d*)([ABCDGJK])/g;
 const COLOUR = /\x1b\[[0-9;]*m/g;
 
@@ -39,7 +40,7 @@ export class TextBuf {
     else if (m[0] === '\r' || m[2] === 'G') this.overwrite = true;
     else if (m[0] === '\b') this.lines[this.row] = (this.lines[this.row] ?? '').slice(0, -1);
     else if (m[2] === 'A') this.row = Math.max(0, this.row - n);
-    else if (m[2] === 'B') this.down(n);
+    else if (m[2] === 'B') this.down(n, this.lines.length - 1); // as a terminal: not below the last line
     else if (m[2] === 'K') this.erase();
   }
 
@@ -49,8 +50,9 @@ export class TextBuf {
     this.overwrite = false;
   }
 
-  private down(n: number): void {
-    this.row += n;
+  private down(n: number, last = Infinity): void {
+    if (this.row >= last) return;
+    this.row = Math.min(this.row + n, last);
     this.overwrite = this.row < this.lines.length;
     while (this.lines.length <= this.row) this.lines.push('');
   }
@@ -61,7 +63,7 @@ export class TextBuf {
     if (!this.overwrite) this.lines[this.row] = old + text;
     else {
       const width = text.replace(COLOUR, '').length;
-      const plain = old.replace(COLOUR, '');
+      const plain = old.length > REWRITTEN_MAX ? '' : old.replace(COLOUR, '');
       this.lines[this.row] = text + plain.slice(width);
     }
     this.overwrite = false;

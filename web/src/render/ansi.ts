@@ -1,7 +1,7 @@
 // Text with terminal colours as spans. Knows what Python's tracebacks and common tools use: the 8 + 8 colours,
 // the 256, RGB, bold, dim, italic, underline, inverse. Everything else of a terminal is dropped.
 
-const ANY = /\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
+const ANY = /\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[@-Z\\-_])/g;
 
 export const stripAnsi = (text: string): string => text.replace(ANY, '');
 

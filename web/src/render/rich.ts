@@ -28,18 +28,25 @@ const markdownParser: IRenderMime.IMarkdownParser = {
   render: (content: string) => Promise.resolve(marked.parse(content, { gfm: true, async: false })),
 };
 
-const linkHandler: IRenderMime.ILinkHandler = {
-  handleLink: (node: HTMLElement) => {
-    node.setAttribute('target', '_blank');
-    node.setAttribute('rel', 'noopener noreferrer');
-  },
-};
-
 const registry = new RenderMimeRegistry({
   initialFactories: standardRendererFactories,
   markdownParser,
-  linkHandler,
 });
+
+/**
+ * Nothing in an output takes this page's place: other addresses open beside it, whatever their target was. A link to
+ * a heading scrolls (rendermime does) and never becomes this page's own address, which names the session.
+ */
+function tameLinks(element: HTMLElement): void {
+  for (const link of element.querySelectorAll<HTMLElement>('a[href], area[href]')) {
+    if (link.getAttribute('href')?.startsWith('#')) {
+      link.addEventListener('click', e => e.preventDefault());
+      continue;
+    }
+    link.setAttribute('target', '_blank');
+    link.setAttribute('rel', 'noopener noreferrer');
+  }
+}
 
 /** A new element that shows one MIME type of a bundle. */
 export async function renderRich(mime: string, data: unknown, metadata: Record<string, unknown>): Promise<HTMLElement> {
@@ -48,6 +55,7 @@ export async function renderRich(mime: string, data: unknown, metadata: Record<s
   const renderer = registry.createRenderer(mime);
   await renderer.renderModel(model);
   typeset(renderer.node, mime);
+  tameLinks(renderer.node);
   for (const img of renderer.node.querySelectorAll('img:not([alt])')) img.setAttribute('alt', 'Output of a cell');
   for (const table of renderer.node.querySelectorAll('table')) wrapTable(table);
   return renderer.node;

@@ -19,7 +19,13 @@ function Plain({ buf, version }: { buf: TextBuf; version: number }) {
   useLayoutEffect(() => {
     ref.current?.replaceChildren(ansiNodes(buf.lines.map(lineText).join('\n')));
   }, [buf, version, buf.lines.length]);
-  return <pre ref={ref} class="text" />;
+  const cut = buf.lines.some(l => l.length > WIDTH_MAX);
+  return (
+    <>
+      <pre ref={ref} class={`text ${cut ? 'cut' : ''}`} tabIndex={cut ? 0 : undefined} />
+      {cut && <p class="hint cut-foot"><button class="link" onClick={() => saveText(buf)}>Save as text</button></p>}
+    </>
+  );
 }
 
 function Virtual({ buf, version }: { buf: TextBuf; version: number }) {
@@ -84,7 +90,10 @@ function saveText(buf: TextBuf): void {
   setTimeout(() => URL.revokeObjectURL(a.href), 10_000);
 }
 
+export function BufferedText({ buf, version }: { buf: TextBuf; version: number }) {
+  return buf.lines.length > VIRTUAL_FROM ? <Virtual buf={buf} version={version} /> : <Plain buf={buf} version={version} />;
+}
+
 export function TextOutput({ buf, name, version }: { buf: TextBuf; name: string; version: number }) {
-  const long = buf.lines.length > VIRTUAL_FROM;
-  return <div class={`out-stream ${name}`}>{long ? <Virtual buf={buf} version={version} /> : <Plain buf={buf} version={version} />}</div>;
+  return <div class={`out-stream ${name}`}><BufferedText buf={buf} version={version} /></div>;
 }

@@ -1,8 +1,9 @@
 // One display or result: an image at once, everything richer by a renderer that is loaded when needed.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Output } from '../model/outputs';
-import { ansiNodes } from '../render/ansi';
+import { TextBuf } from '../model/textbuf';
 import { asText, chooseMime, hasScript } from '../render/choose';
+import { BufferedText } from '../render/text';
 import { JsonTree } from './JsonTree';
 import { Sandbox } from './Sandbox';
 import { enlarge } from './Lightbox';
@@ -28,7 +29,7 @@ function Lazy({ item, mime }: { item: Data; mime: string }) {
         if (!gone) host.replaceChildren(node);
       }
     };
-    work().catch((e: unknown) => !gone && setFailed(e instanceof Error ? e.message : String(e)));
+    work().catch((e: unknown) => !gone && setFailed((e instanceof Error ? e.message : String(e)).split('\n')[0] ?? ''));
     return () => {
       gone = true;
       undo();
@@ -38,19 +39,25 @@ function Lazy({ item, mime }: { item: Data; mime: string }) {
   return <div ref={ref} class={mime.includes('plotly') ? 'plotly-box' : 'rich'} />;
 }
 
+/** As the text of a stream: long ones are folded, and can be saved whole. */
 export function PlainText({ text }: { text: string }) {
-  const ref = useRef<HTMLPreElement>(null);
-  useEffect(() => ref.current?.replaceChildren(ansiNodes(text.length > 200_000 ? `${text.slice(0, 200_000)} […]` : text)), [text]);
-  return <pre ref={ref} class="text" />;
+  const buf = useMemo(() => {
+    const made = new TextBuf();
+    made.write(text);
+    return made;
+  }, [text]);
+  return <BufferedText buf={buf} version={0} />;
 }
 
 function Picture({ item, mime }: { item: Data; mime: string }) {
   const src = `data:${mime};base64,${asText(item.data[mime]).replace(/\s/g, '')}`;
   const alt = asText(item.data['text/plain'] ?? 'Picture') || 'Picture';
   const size = (item.metadata[mime] ?? {}) as { width?: number };
+  const [broken, setBroken] = useState('');
+  if (broken === src) return <p class="hint">A picture ({mime}) that this browser cannot read.</p>;
   return (
     <button class="picture" type="button" aria-label={`Enlarge: ${alt}`} onClick={() => enlarge(src, alt)}>
-      <img src={src} alt={alt} width={size.width} />
+      <img src={src} alt={alt} width={size.width} onError={() => setBroken(src)} />
     </button>
   );
 }

@@ -8,8 +8,8 @@ import { files } from '../net/api';
 import type { FileEntry } from '../net/types';
 import { HOME, take } from './DropZone';
 import { download, downloadTar } from './download';
-import { bytes } from './format';
-import { Icon, IconButton } from './icons';
+import { bytes, shownName } from './format';
+import { Icon, IconButton, Sure } from './icons';
 import { Preview } from './Preview';
 
 function UploadRow({ upload }: { upload: Upload }) {
@@ -39,8 +39,8 @@ function Row({ live, path, entry, depth, open, deleted, fresh }: RowProps) {
   const [expanded, setExpanded] = useState(false);
   const [sure, setSure] = useState(false);
   const folder = entry.type === 'dir';
+  const name = shownName(entry.name);
   const remove = (): void => {
-    if (!sure) return setSure(true);
     void live.act('delete', async () => {
       await files.remove(live.session.id, path);
       deleted();
@@ -53,11 +53,11 @@ function Row({ live, path, entry, depth, open, deleted, fresh }: RowProps) {
       <div class="file-row" style={{ paddingLeft: `${8 + depth * 16}px` }}>
         <button class="file-open" aria-expanded={folder ? expanded : undefined} onClick={() => (folder ? setExpanded(!expanded) : open(path, entry))}>
           <Icon name={folder ? 'folder' : 'file'} />
-          <span class="file-name">{entry.name}</span>
+          <span class="file-name" title={name}>{name}</span>
           {!folder && <span class="hint">{bytes(entry.size)}</span>}
         </button>
-        <IconButton icon="download" label={`Download ${entry.name}`} onClick={() => void save()} />
-        {sure ? <button class="button danger small" onBlur={() => setSure(false)} onClick={remove}>Delete</button> : <IconButton icon="trash" label={`Delete ${entry.name}`} onClick={remove} />}
+        <IconButton icon="download" label={`Download ${name}`} onClick={() => void save()} />
+        {sure ? <Sure label="Delete" yes={remove} no={() => setSure(false)} /> : <IconButton icon="trash" label={`Delete ${name}`} onClick={() => setSure(true)} />}
       </div>
       {expanded && <Tree live={live} path={path} depth={depth + 1} open={open} fresh={fresh} />}
     </li>

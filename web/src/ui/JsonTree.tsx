@@ -1,9 +1,12 @@
 // JSON as a tree that opens; long lists show their beginning.
 const MANY = 200;
+const TEXT_MAX = 10_000;
 
 function Leaf({ value }: { value: unknown }) {
   const kind = value === null ? 'null' : typeof value;
-  return <span class={`json-${kind}`}>{JSON.stringify(value) ?? String(value)}</span>;
+  const text = JSON.stringify(value) ?? String(value);
+  const cut = text.length - TEXT_MAX;
+  return <span class={`json-${kind}`}>{cut > 0 ? `${text.slice(0, TEXT_MAX)} [… ${cut} more characters]` : text}</span>;
 }
 
 export function JsonTree({ value, name, depth = 0 }: { value: unknown; name?: string; depth?: number }) {

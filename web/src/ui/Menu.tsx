@@ -10,10 +10,12 @@ import { nextTheme, themeWords } from './theme';
 export async function importNotebook(live: LiveSession, file: File): Promise<void> {
   try {
     const doc = readNotebook(await file.text());
-    for (const cell of doc.cells) cell.run = null;
-    live.setDoc(doc);
-    live.touched();
-    live.tell(`${file.name}: ${doc.cells.length} cells. Its code has not run here yet.`, false);
+    const before = writeNotebook(live.doc);
+    const worth = live.doc.cells.some(c => c.source.trim());
+    live.bring(doc);
+    const n = doc.cells.length;
+    const way = worth ? { label: 'Take my notebook back', go: () => live.bring(readNotebook(before)) } : undefined;
+    live.tell(`${file.name}: ${n} ${n === 1 ? 'cell' : 'cells'}. Its code has not run here yet.`, false, way);
   } catch (e) {
     const why = e instanceof NotebookError ? e.message : 'It could not be read.';
     live.tell(`${file.name} was not imported, your notebook is as it was. ${why}`, true);

@@ -6,15 +6,20 @@ import type { FileEntry } from '../net/types';
 import { useBlobUrl } from './ArtifactCards';
 import { parseCsv } from './csv';
 import { download } from './download';
-import { bytes } from './format';
+import { bytes, shownName } from './format';
 import { IconButton } from './icons';
 
 const TEXT_MAX = 64 * 1024;
 const ROWS_MAX = 50;
+const PICTURE = /\.(png|jpe?g|gif|webp|svg)$/i; // in an <img>, where an SVG runs nothing
+const PICTURE_MAX = 64 * 1024 * 1024;
 
 function Picture({ live, path, name }: { live: LiveSession; path: string; name: string }) {
-  const url = useBlobUrl(live.session.id, path, true);
-  return url ? <img class="preview-picture" src={url} alt={name} /> : <p class="hint">Loading…</p>;
+  const { url, problem } = useBlobUrl(live.session.id, path, true);
+  const [broken, setBroken] = useState('');
+  if (problem) return <p class="hint" role="alert">{problem}</p>;
+  if (url && broken === url) return <p class="hint" role="alert">This is no picture that a browser can show. Download it to look at it.</p>;
+  return url ? <img class="preview-picture" src={url} alt={name} onError={() => setBroken(url)} /> : <p class="hint">Loading…</p>;
 }
 
 function Table({ text }: { text: string }) {
@@ -42,6 +47,7 @@ function Text({ live, path, entry }: { live: LiveSession; path: string; entry: F
   }, [path, entry.size, entry.modified_at]);
   if (problem) return <p class="hint" role="alert">{problem}</p>;
   if (text === null) return <p class="hint">Loading…</p>;
+  if (!text) return <p class="hint">This file is empty.</p>;
   const table = /\.(csv|tsv)$/i.test(entry.name);
   return (
     <>
@@ -56,15 +62,16 @@ export function Preview({ live, path, entry, close }: { live: LiveSession; path:
   useEffect(() => {
     if (!ref.current?.open) ref.current?.showModal();
   }, [path]);
+  const picture = PICTURE.test(entry.name) && entry.size <= PICTURE_MAX;
   return (
     <dialog ref={ref} class="sheet wide" aria-labelledby="preview-title" onClose={close}>
       <div class="panel-head">
-        <h2 id="preview-title">{entry.name}</h2>
+        <h2 id="preview-title">{shownName(entry.name)}</h2>
         <span class="hint">{bytes(entry.size)}</span>
         <IconButton icon="download" label="Download" text onClick={() => void live.act('download', () => download(live.session.id, path, entry.name))} />
         <IconButton icon="close" label="Close" onClick={() => ref.current?.close()} />
       </div>
-      {/\.(png|jpe?g|gif|webp)$/i.test(entry.name) ? <Picture live={live} path={path} name={entry.name} /> : <Text live={live} path={path} entry={entry} />}
+      {picture ? <Picture live={live} path={path} name={entry.name} /> : <Text live={live} path={path} entry={entry} />}
     </dialog>
   );
 }

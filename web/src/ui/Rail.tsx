@@ -6,7 +6,7 @@ import { useStore } from '../model/store';
 import { api } from '../net/api';
 import type { Session, SessionState } from '../net/types';
 import { age, bytes } from './format';
-import { Icon, IconButton } from './icons';
+import { Icon, IconButton, Sure } from './icons';
 import { Sparkline } from './Sparkline';
 
 export const STATE_WORDS: Record<SessionState, string> = { starting: 'starting', idle: 'ready', busy: 'working', paused: 'paused', dead: 'ended' };
@@ -40,7 +40,7 @@ function Actions({ session, close }: { session: Session; close: () => void }) {
       {asleep && <IconButton icon="play" label="Resume" text onClick={then(() => (current ? current.wake() : api.verb(session.id, 'resume')))} />}
       {(running || asleep) && <IconButton icon="fork" label="Fork" text onClick={then(() => app.fork(session))} />}
       {sure ? (
-        <button class="button danger" onClick={then(() => app.remove(session))}>Delete for good</button>
+        <Sure label="Delete for good" yes={then(() => app.remove(session))} no={() => setSure(false)} />
       ) : (
         <IconButton icon="trash" label="Delete" text onClick={() => setSure(true)} />
       )}
@@ -65,11 +65,11 @@ function Item({ session }: { session: Session }) {
       <div class="rail-row">
         <button class="rail-open" aria-current={live ? 'true' : undefined} onClick={() => void app.open(session)}>
           <span class="rail-name">{live ? <State live={live} words={false} /> : <StateDot state={state} />}{session.name || session.id.slice(0, 8)}</span>
-          <span class="hint">{live ? <State live={live} words /> : STATE_WORDS[state]} · {age(session.created_at)}{live && memory ? ` · ${bytes(memory)}` : ''}</span>
+          <span class="hint">{live ? <State live={live} words /> : STATE_WORDS[state]} · {age(session.created_at)}{memory ? ` · ${bytes(memory)}` : ''}</span>
         </button>
         <button class="button only-icon" aria-label={`Actions of ${session.name}`} aria-expanded={menu} onClick={() => setMenu(!menu)}><Icon name="more" /></button>
       </div>
-      {live && state !== 'paused' && <Sparkline samples={samples} memoryMax={session.memory_mb * 1048576} />}
+      {(state === 'idle' || state === 'busy') && <Sparkline samples={samples} memoryMax={session.memory_mb * 1048576} />}
       {menu && <Actions session={session} close={() => setMenu(false)} />}
     </li>
   );

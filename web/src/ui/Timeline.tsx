@@ -6,7 +6,7 @@ import { useStore } from '../model/store';
 import { api } from '../net/api';
 import type { Checkpoint } from '../net/types';
 import { age, bytes } from './format';
-import { IconButton } from './icons';
+import { IconButton, Sure } from './icons';
 
 interface ItemProps {
   checkpoint: Checkpoint;
@@ -17,7 +17,7 @@ interface ItemProps {
 }
 
 function Item({ checkpoint, busy, back, fork, remove }: ItemProps) {
-  const [sure, setSure] = useState(false);
+  const [sure, setSure] = useState<'back' | 'remove' | null>(null);
   return (
     <li class="point">
       <span class="point-mark" aria-hidden="true" />
@@ -26,12 +26,14 @@ function Item({ checkpoint, busy, back, fork, remove }: ItemProps) {
         <span class="hint">{age(checkpoint.created_at)} · {bytes(checkpoint.bytes)}</span>
       </span>
       {sure ? (
-        <button class="button danger small" disabled={busy} onBlur={() => setSure(false)} onClick={() => { setSure(false); back(); }}>Go back here</button>
+        <Sure label={sure === 'back' ? 'Go back here' : 'Delete'} yes={sure === 'back' ? back : remove} no={() => setSure(null)} />
       ) : (
-        <IconButton icon="back" label={`Go back to ${checkpoint.name}`} disabled={busy} onClick={() => setSure(true)} />
+        <>
+          <IconButton icon="back" label={`Go back to ${checkpoint.name}`} disabled={busy} onClick={() => setSure('back')} />
+          <IconButton icon="fork" label={`Fork from ${checkpoint.name}`} disabled={busy} onClick={fork} />
+          <IconButton icon="trash" label={`Delete ${checkpoint.name}`} disabled={busy} onClick={() => setSure('remove')} />
+        </>
       )}
-      <IconButton icon="fork" label={`Fork from ${checkpoint.name}`} disabled={busy} onClick={fork} />
-      <IconButton icon="trash" label={`Delete ${checkpoint.name}`} disabled={busy} onClick={remove} />
     </li>
   );
 }

@@ -9,7 +9,7 @@ export function TokenPage({ why }: { why: 'missing' | 'wrong' }) {
     e.preventDefault();
     const value = input.current?.value.trim() ?? '';
     const pasted = /[?&]token=([^&#\s]+)/.exec(value)?.[1];
-    if (value) void app.useToken(pasted ? decodeURIComponent(pasted) : value);
+    if (value) void app.useToken(new URLSearchParams(`t=${pasted ?? encodeURIComponent(value)}`).get('t') ?? '');
   };
   return (
     <main class="token-page">

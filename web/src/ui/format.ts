@@ -26,3 +26,6 @@ export function age(iso: string): string {
   if (s < 86_400) return `${Math.floor(s / 3600)} h`;
   return `${Math.floor(s / 86_400)} d`;
 }
+
+/** A file's name without what would show another one: line ends, and letters that turn the direction of text. */
+export const shownName = (name: string): string => name.replace(/[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, '\ufffd');

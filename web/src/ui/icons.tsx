@@ -1,4 +1,6 @@
 // The page's pictograms: one line weight, the colour of their text. Decoration only; a button says its name.
+import { useEffect, useRef } from 'preact/hooks';
+
 const PATHS: Record<string, string> = {
   play: 'M7 5l11 7-11 7z',
   stop: 'M7 7h10v10H7z',
@@ -50,6 +52,20 @@ export function IconButton({ icon, label, onClick, text, kind, disabled, pressed
     <button type="button" class={`button ${text ? '' : 'only-icon'} ${kind ?? ''}`} title={text ? undefined : label} aria-label={text ? undefined : label} aria-pressed={pressed} disabled={disabled} onClick={onClick}>
       <Icon name={icon} />
       {text && <span>{label}</span>}
+    </button>
+  );
+}
+
+/** Asks again before what cannot be taken back. Has the focus of the button that it replaces; losing it means no. */
+export function Sure({ label, yes, no }: { label: string; yes: () => void; no: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => button.current?.focus(), []);
+  return (
+    <button
+      ref={button} type="button" class="button danger small" onBlur={no}
+      onKeyDown={e => e.key === 'Escape' && no()} onClick={() => { no(); yes(); }}
+    >
+      {label}
     </button>
   );
 }
