@@ -113,7 +113,7 @@ export async function deleted_elsewhere_and_dead_vm(c) {
   await page.waitForFunction(old => location.hash.slice(1) !== old, id);
   const second = sessionOf(page);
   c.made.push(second);
-  await page.locator('.cell:has-text("print(\"still here\")")').waitFor();
+  await page.locator('.cell:has-text("still here")').waitFor();
   await ended(await run(page, 'print("in the second")'));
   await c.api('DELETE', `/v1/sessions/${second}`);
   await page.locator('.banner.bad:has-text("was deleted")').waitFor();
