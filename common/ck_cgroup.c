@@ -74,6 +74,7 @@ void ck_cgroup_sweep(void)
     if (ck_cgroup_is_v2()) {
         ck_cgroup_each_base(NULL, sweep_base, NULL);
     } else {
+        ck_cgroup_each_base("cpu", sweep_base, NULL);
         ck_cgroup_each_base("pids", sweep_base, NULL);
         ck_cgroup_each_base("memory", sweep_base, NULL);
     }

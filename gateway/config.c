@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { K_TEXT, K_PATH, K_INT, K_MS, K_BOOL, K_ACCEL, K_ON_EXIT, K_BASE_URL, K_LOG_LEVEL, K_JAIL };
+enum kind { K_TEXT, K_PATH, K_INT, K_MS, K_BOOL, K_ACCEL, K_ON_EXIT, K_BASE_URL, K_LOG_LEVEL, K_JAIL, K_CAP };
 enum source { FROM_FILE, FROM_ENV, FROM_OPTION };
 
 struct setting {
@@ -35,6 +35,7 @@ static const struct setting SETTINGS[] = {
     {"cache-dir", K_PATH, AT(cache_dir), 0, 0, "DIR", "guest images and templates"},
     {"accel", K_ACCEL, AT(accel), 0, 0, "auto|kvm|tcg", "how virtual machines run (auto: kvm when it works)"},
     {"memory-mb", K_INT, AT(memory_mb), 384, 32768, "N", "memory of a session (512)"},
+    {"max-memory-mb", K_INT, AT(max_memory_mb), 0, 1024 * 1024, "N", "most memory that a session may ask for, 0 = any that was built (0)"},
     {"pool-size", K_INT, AT(pool_size), 0, 256, "N", "sessions started ahead (2)"},
     {"max-sessions", K_INT, AT(max_sessions), 0, 100000, "N", "sessions in all, 0 = no limit (50)"},
     {"memory-reserve-mb", K_INT, AT(memory_reserve_mb), 0, 100000000, "N", "memory of the host that no session is started into, 0 = none (512)"},
@@ -49,6 +50,8 @@ static const struct setting SETTINGS[] = {
     {"max-body-mb", K_INT, AT(max_body_mb), 1, 1024, "N", "largest request body held in memory (64)"},
     {"cell-timeout-s", K_MS, AT(cell_timeout_ms), 0, 7 * 24 * 3600, "N", "wall time of a cell, 0 = none (0)"},
     {"command-timeout-s", K_MS, AT(command_timeout_ms), 1, 24 * 3600, "N", "wall time of a command (30)"},
+    {"max-cell-timeout-s", K_MS, AT(max_cell_timeout_ms), 0, 7 * 24 * 3600, "N", "most that a cell may have, 0 = any (0)"},
+    {"max-command-timeout-s", K_MS, AT(max_command_timeout_ms), 0, 24 * 3600, "N", "most that a command may have, 0 = any (0)"},
     {"kernel-start-s", K_MS, AT(kernel_start_ms), 1, 3600, "N", "for a fresh kernel to answer, each of three tries (120)"},
     {"idle-s", K_INT, AT(idle_s), 0, 365 * 24 * 3600, "N", "pause a session that was at rest so long, 0 = never (600)"},
     {"delete-s", K_INT, AT(delete_s), 0, 365 * 24 * 3600, "N", "delete a session that was paused so long, 0 = never (86400)"},
@@ -62,6 +65,14 @@ static const struct setting SETTINGS[] = {
     {"iopub-msg-rate-limit", K_INT, AT(iopub_msg_rate_limit), 0, 1000000000, "N", "iopub messages a second to a Jupyter client, 0 = any (0)"},
     {"iopub-data-rate-limit", K_INT, AT(iopub_data_rate_limit), 0, 2000000000, "N", "bytes of output a second to a Jupyter client, 0 = any (0)"},
     {"rate-limit-window", K_MS, AT(rate_limit_window_ms), 1, 3600, "S", "seconds over which the two are measured (3)"},
+    {"limit-cpu-weight", K_CAP, AT(caps[CAP_CPU_WEIGHT]), 0, CAP_CPU_WEIGHT, "N[:MAX]", "share of the processors where they are short, 1 to 100 (100)"},
+    {"limit-disk-mb", K_CAP, AT(caps[CAP_DISK_MB]), 0, CAP_DISK_MB, "N[:MAX]", "what a session's disk holds, MiB (4096)"},
+    {"limit-pids", K_CAP, AT(caps[CAP_PIDS]), 0, CAP_PIDS, "N[:MAX]", "processes and threads of a kernel; a command twice as many (256:1024)"},
+    {"limit-open-files", K_CAP, AT(caps[CAP_OPEN_FILES]), 0, CAP_OPEN_FILES, "N[:MAX]", "open files of each process (65536)"},
+    {"limit-output-mb", K_CAP, AT(caps[CAP_OUTPUT_MB]), 0, CAP_OUTPUT_MB, "N[:MAX]", "output kept of a cell, MiB (10:20)"},
+    {"limit-artifacts", K_CAP, AT(caps[CAP_ARTIFACTS]), 0, CAP_ARTIFACTS, "N[:MAX]", "artifacts listed of a cell (200)"},
+    {"limit-artifact-mb", K_CAP, AT(caps[CAP_ARTIFACT_MB]), 0, CAP_ARTIFACT_MB, "N[:MAX]", "largest file listed as an artifact, MiB (4096)"},
+    {"limit-upload-mb", K_CAP, AT(caps[CAP_UPLOAD_MB]), 0, CAP_UPLOAD_MB, "N[:MAX]", "largest upload, MiB (4096)"},
     {"log-level", K_LOG_LEVEL, AT(log_level), 0, 0, "LEVEL", "debug, info, warn or error (info)"},
 };
 #define NSETTINGS (sizeof SETTINGS / sizeof SETTINGS[0])
@@ -189,6 +200,26 @@ static int set_jail(const struct setting *s, char **field, enum source from, con
     return set_text(field, value, err);
 }
 
+// "N" or "N:MAX"; alone, N raises the maximum to itself. max of the setting is the cap's index.
+static int set_cap(const struct setting *s, struct cap_range *field, enum source from, const char *value, struct ck_err *err)
+{
+    const struct cap_info *info = &cap_infos[s->max];
+    char *end, want[120];
+    long long usual = strtoll(value, &end, 10), max = usual > field->max ? usual : field->max;
+    bool bad = end == value;
+    if (!bad && *end == ':') {
+        const char *second = end + 1;
+        max = strtoll(second, &end, 10);
+        bad = end == second;
+    }
+    if (bad || *end || usual < info->min || usual > max || max > info->max) {
+        snprintf(want, sizeof want, "must be N or N:MAXIMUM, whole numbers from %d to %d", info->min, info->max);
+        return invalid(s, from, value, want, err);
+    }
+    *field = (struct cap_range){(int)usual, (int)max};
+    return 0;
+}
+
 static int set(struct config *c, const struct setting *s, enum source from, const char *value, struct ck_err *err)
 {
     void *field = (char *)c + s->offset;
@@ -204,6 +235,8 @@ static int set(struct config *c, const struct setting *s, enum source from, cons
     case K_LOG_LEVEL:
         return ck_log_level_from_name(value, &level) ? set_text(field, value, err)
                                                      : invalid(s, from, value, "must be debug, info, warn or error", err);
+    case K_CAP:
+        return set_cap(s, field, from, value, err);
     case K_JAIL:
         return set_jail(s, field, from, value, err);
     case K_INT:
@@ -246,6 +279,7 @@ static int set_defaults(struct config *c, char *const *env, struct ck_err *err)
                          .max_message_mb = 104, .rate_limit_window_ms = 3000, .command_timeout_ms = 30000,
                          .kernel_start_ms = 120000,
                          .idle_s = 600, .delete_s = 86400};
+    caps_ranges(c->caps);
     c->host = strdup("127.0.0.1");
     c->base_url = strdup("");
     c->log_level = strdup("info");
@@ -382,8 +416,13 @@ static int from_options(struct config *c, int argc, char **argv, struct ck_err *
     return 0;
 }
 
-static int check_together(const struct config *c, struct ck_err *err)
+static int check_together(struct config *c, struct ck_err *err)
 {
+    c->caps[CAP_MESSAGE_MB] = (struct cap_range){c->max_message_mb, c->max_message_mb};
+    if (c->max_cell_timeout_ms && c->cell_timeout_ms > c->max_cell_timeout_ms)
+        return ck_fail(err, 400, "bad_setting", "cell-timeout-s is more than max-cell-timeout-s");
+    if (c->max_command_timeout_ms && c->command_timeout_ms > c->max_command_timeout_ms)
+        return ck_fail(err, 400, "bad_setting", "command-timeout-s is more than max-command-timeout-s");
     if (!c->tls_cert != !c->tls_key)
         return ck_fail(err, 400, "bad_setting", "tls-cert and tls-key belong together; %s is missing",
                        c->tls_cert ? "tls-key" : "tls-cert");
@@ -428,7 +467,7 @@ void config_free(struct config *c)
 
 const char *config_usage(void)
 {
-    static char text[8192];
+    static char text[12288];
     size_t n = 0;
     n += (size_t)snprintf(text, sizeof text, "usage: cellkeep serve [options]\n\nRuns the gateway. Every option is also an "
                           "environment variable (--pool-size:\nCELLKEEP_POOL_SIZE) and a key of the --config file (pool_size); "

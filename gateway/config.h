@@ -2,6 +2,7 @@
 // defaults. Filled once at start, read-only afterwards. All strings are owned by the config.
 #pragma once
 #include "common/ck_error.h"
+#include "gateway/caps.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,6 +49,9 @@ struct config {
     int64_t cell_timeout_ms;    // 0 = none
     int64_t command_timeout_ms; // 30 s
     int64_t kernel_start_ms;    // of a fresh kernel after a restart, each try; 120 s
+    int64_t max_cell_timeout_ms, max_command_timeout_ms; // that anybody may ask for; 0 = any
+    struct cap_range caps[CAPS];
+    int max_memory_mb; // that a session may ask for; 0 = any that was built
     int idle_s;   // at rest for so long: paused; 0 = never
     int delete_s; // paused for so long: deleted; 0 = never
 };

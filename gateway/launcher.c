@@ -129,6 +129,7 @@ static void free_launch(struct launch *x)
         x->next->prev = x->prev;
     x->l->nstarting--;
     launch_turn_over(x);
+    json_decref(x->limits);
     free(x);
 }
 

@@ -50,12 +50,12 @@ bool launcher_has_room(const struct launcher *l, int64_t *available_mb);
 
 // Bridges that begin from a layer (docs/PROTOCOL.md section 7), a few at a time. A resume is one of the
 // paused session p, whose folder and struct it uses and leaves when it fails (the uid may change). A fork is one
-// of a new id, whose folder exists and has the layer; it is removed when it fails. cell_ms: the
-// session's limit. done as above; the launch may be cancelled until then (done is called all the same).
+// of a new id, whose folder exists and has the layer; it is removed when it fails. limits: the
+// session's, for its bridge; the reference is taken. done as above; the launch may be cancelled until then (done is called all the same).
 struct launch;
-struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const char *layer, int64_t cell_ms,
+struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const char *layer, json_t *limits,
                                launch_done done, void *user);
-struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, int64_t cell_ms, launch_done done,
+struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, json_t *limits, launch_done done,
                              void *user);
 void launcher_cancel(struct launch *x);
 

@@ -41,7 +41,7 @@ struct launch {
     enum launch_kind kind;
     char layer[CK_UUID_MAX]; // of a resume or fork
     struct layer_origin from; // of a pooled one; template "" = the gateway's own
-    int64_t cell_ms;         // likewise: the session's limit
+    json_t *limits;          // likewise: the session's, owned
     const struct launch_template *template;
     bool waiting, counted;   // a resume or fork: for its turn; has it
     struct ck_err stopped;   // why it shall not go on; err is the thread pool's while that works

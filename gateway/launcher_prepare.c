@@ -46,16 +46,15 @@ static json_t *bridge_config(const struct launch *x)
     const struct launcher *l = x->l;
     bool pool = x->kind == LAUNCH_POOL;
     uid_t uid = l->uids ? uid_pool_uid(l->uids, x->p->slot) : 0;
-    int64_t cell_ms = pool ? l->config->cell_timeout_ms : x->cell_ms;
+    struct caps usual;
+    caps_usual(l->config->caps, &usual);
+    json_t *limits = pool ? caps_for_bridge(&usual, l->config, NULL) : json_incref(x->limits);
     bool ours = x->template == l->template; // another says by itself what it needs
-    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:{s:I,s:I,s:I,s:I}}", "id", x->p->id, "dir", x->p->dir,
+    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:o}", "id", x->p->id, "dir", x->p->dir,
                           "template_dir", x->template->dir, "image_dir", x->template->image_dir, "accelerator",
                           ours ? l->accelerator : "", "memory_mb", ours ? l->memory_mb : 0, "uid", (json_int_t)uid, "gid",
                           (json_int_t)uid, "qemu",
-                          l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", pool, "limits",
-                          "cell_ms", (json_int_t)cell_ms, "command_ms", (json_int_t)l->config->command_timeout_ms, "message_bytes",
-                          (json_int_t)l->config->max_message_mb << 20, "kernel_start_ms",
-                          (json_int_t)l->config->kernel_start_ms);
+                          l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", pool, "limits", limits);
     if (!pool)
         json_object_set_new(j, "restore", json_pack("{s:s,s:s}", "layer", x->layer, "mode",
                                                     x->kind == LAUNCH_FORK ? "fork" : "resume"));

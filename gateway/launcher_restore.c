@@ -63,24 +63,24 @@ void launch_turn_over(struct launch *x)
 }
 
 static struct launch *restore(struct launcher *l, enum launch_kind kind, struct bridge_proc *p, const char *layer,
-                              int64_t cell_ms, launch_done done, void *user)
+                              json_t *limits, launch_done done, void *user)
 {
     struct launch *x = launch_new(l, kind, p, done, user);
     snprintf(x->layer, sizeof x->layer, "%s", layer);
-    x->cell_ms = cell_ms;
+    x->limits = limits;
     x->waiting = true;
     launch_next(l);
     return x;
 }
 
-struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const char *layer, int64_t cell_ms,
+struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const char *layer, json_t *limits,
                                launch_done done, void *user)
 {
-    return restore(l, LAUNCH_RESUME, p, layer, cell_ms, done, user);
+    return restore(l, LAUNCH_RESUME, p, layer, limits, done, user);
 }
 
-struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, int64_t cell_ms, launch_done done,
+struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, json_t *limits, launch_done done,
                              void *user)
 {
-    return restore(l, LAUNCH_FORK, launch_proc_new(l, id), layer, cell_ms, done, user);
+    return restore(l, LAUNCH_FORK, launch_proc_new(l, id), layer, limits, done, user);
 }

@@ -38,7 +38,7 @@ struct fork {
     int memory_mb;
     char owner[CK_UUID_MAX];
     json_t *metadata, *timeouts;
-    int64_t cell_ms;
+    struct caps caps;
     int count, ready, pending; // pending: launches, rows, endings under way
     struct ck_err err;
     struct child child[];
@@ -116,6 +116,7 @@ static void all_stored(struct fork *f)
     }
     for (int i = 0; i < f->count; i++) {
         struct entry *e = f->child[i].entry;
+        e->used_known = true; // from nothing
         entry_link(e); // takes the reference
         follow_start(e);
         e->life.tidy_wanted = true; // its memory is in its machine now
@@ -167,6 +168,7 @@ static struct entry *new_entry(const struct fork *f, int i)
     json_decref(s->timeouts);
     s->metadata = json_deep_copy(f->metadata);
     s->timeouts = json_deep_copy(f->timeouts);
+    s->caps = f->caps;
     e->proc = c->b;
     snprintf(e->life.base, sizeof e->life.base, "%s", f->layer);
     e->life.base_known = true;
@@ -219,7 +221,8 @@ static void launch_all(struct fork *f)
     f->pending = f->count;
     for (int i = 0; i < f->count; i++)
         f->child[i].launch =
-            launcher_fork(f->r->launcher, f->child[i].id, f->layer, f->cell_ms, on_launched, &f->child[i]);
+            launcher_fork(f->r->launcher, f->child[i].id, f->layer, caps_for_bridge(&f->caps, f->r->config, f->timeouts),
+                          on_launched, &f->child[i]);
 }
 
 // --- the source's part ---------------------------------------------------------------------------------
@@ -349,7 +352,7 @@ static struct fork *fork_new(struct entry *e, const struct checkpoint *from, int
     memcpy(f->owner, s->owner, sizeof f->owner);
     f->metadata = json_deep_copy(s->metadata);
     f->timeouts = json_deep_copy(s->timeouts);
-    f->cell_ms = 1000 * entry_limit_s(e, "cell_s", e->reg->config->cell_timeout_ms / 1000);
+    f->caps = s->caps;
     for (int i = 0; i < count; i++) {
         f->child[i].f = f;
         ck_uuid4(f->child[i].id);

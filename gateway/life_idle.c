@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define SWEEP_MS 1000
+#define USAGE_MS 10000 // between two looks at what a busy session has used
 #define BUSY_RETRY_MIN_S 5   // a session that was in use is asked again after its idle_s, within these bounds
 #define BUSY_RETRY_MAX_S 60
 #define ALL_AT_ONCE 3        // pauses of the drain
@@ -59,6 +60,10 @@ static void on_sweep(uv_timer_t *t)
     for (struct entry *e = r->first, *next; e; e = next) {
         next = e->next;
         links_expire(e, now_ms);
+        if (e->pub.state == SESSION_BUSY && now_ms - e->asked_ms >= USAGE_MS) { // a long cell must not count only at its end
+            e->asked_ms = now_ms;
+            follow_ask(e);
+        }
         if (!r->draining && !r->pausing)
             look_at(e, now_us);
     }

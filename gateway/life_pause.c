@@ -262,8 +262,8 @@ static void resume_start(struct entry *e)
         try_again(e, on_adopted); // never from inside a start
         return;
     }
-    int64_t cell_ms = 1000 * entry_limit_s(e, "cell_s", e->reg->config->cell_timeout_ms / 1000);
-    e->life.launch = launcher_resume(e->reg->launcher, e->proc, e->life.layer, cell_ms, on_resumed, e);
+    json_t *limits = caps_for_bridge(&e->pub.caps, e->reg->config, e->pub.timeouts);
+    e->life.launch = launcher_resume(e->reg->launcher, e->proc, e->life.layer, limits, on_resumed, e);
 }
 
 int life_begin_resume(struct entry *e, struct ck_err *err)

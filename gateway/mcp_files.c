@@ -254,6 +254,11 @@ void mcp_read_file(struct mcp_call *c)
 
 void mcp_write_file(struct mcp_call *c)
 {
+    if (c->args.content.n > caps_bytes(&c->s->caps, CAP_UPLOAD_MB)) {
+        mcp_call_finish(c, mcp_text_result(true, "The content has %zu bytes; this session takes at most %d MiB.",
+                                           c->args.content.n, c->s->caps.v[CAP_UPLOAD_MB]));
+        return;
+    }
     if (open_link(c))
         bridge_link_op(c->link, v1_path_op("file_write", "path", c->args.path), NULL, 0, &c->rid);
 }

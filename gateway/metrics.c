@@ -63,6 +63,27 @@ static int sessions_text(const struct gateway *g, struct ck_buf *out)
     return rc;
 }
 
+static int seconds(struct ck_buf *out, const char *name, const char *help, int64_t ms)
+{
+    return head(out, name, "counter", help) || ck_buf_printf(out, "%s %.3f\n", name, (double)ms / 1000);
+}
+
+static int used_text(const struct gateway *g, struct ck_buf *out)
+{
+    struct registry_used u;
+    int64_t disk;
+    registry_count_used(g->registry, &u, &disk);
+    int rc = seconds(out, "cellkeep_vm_cpu_seconds_total", "Processor time of sessions' virtual machines, as the host counts it.", u.vm_cpu_ms);
+    rc |= seconds(out, "cellkeep_session_seconds_total", "Time that sessions ran, pauses excluded.", u.wall_ms);
+    rc |= seconds(out, "cellkeep_cell_seconds_total", "Time that cells of the cell API and MCP took.", u.cell_wall_ms);
+    rc |= seconds(out, "cellkeep_cell_cpu_seconds_total", "Processor time of these cells, as the guests count it.", u.cell_cpu_ms);
+    rc |= head(out, "cellkeep_cells_total", "counter", "These cells by their ending.");
+    for (int i = 0; i < REGISTRY_ENDINGS; i++)
+        rc |= ck_buf_printf(out, "cellkeep_cells_total{status=\"%s\"} %lld\n", registry_ending_name(i), (long long)u.cells[i]);
+    rc |= gauge(out, "cellkeep_session_disk_bytes", "What the disks of sessions hold, as last known.", (double)disk);
+    return rc;
+}
+
 static int life_text(const struct gateway *g, struct ck_buf *out)
 {
     struct registry_life n;
@@ -82,7 +103,7 @@ static int life_text(const struct gateway *g, struct ck_buf *out)
 int metrics_text(const struct gateway *g, struct ck_buf *out)
 {
     static const char *const codes[] = {"gone", "1xx", "2xx", "3xx", "4xx", "5xx"};
-    int rc = sessions_text(g, out) | life_text(g, out);
+    int rc = sessions_text(g, out) | used_text(g, out) | life_text(g, out);
     rc |= head(out, "cellkeep_http_requests_total", "counter", "Requests by class of status; gone = the client left first.");
     for (int i = 0; i < 6; i++)
         rc |= ck_buf_printf(out, "cellkeep_http_requests_total{code=\"%s\"} %llu\n", codes[i], g->metrics->requests[i]);

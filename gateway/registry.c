@@ -61,6 +61,18 @@ void registry_count_states(const struct registry *r, struct registry_counts *out
     out->died = r->died;
 }
 
+void registry_count_used(const struct registry *r, struct registry_used *out, int64_t *disk_bytes)
+{
+    *out = r->used;
+    *disk_bytes = 0;
+    for (const struct entry *e = r->first; e; e = e->next) {
+        int64_t disk = e->pub.state == SESSION_DEAD ? 0 : ck_json_int(e->pub.usage, "disk_bytes", 0, NULL);
+        *disk_bytes += disk > 0 ? disk : 0;
+    }
+}
+
+const char *registry_ending_name(int i) { return registry_endings[i]; }
+
 bool registry_count_life(const struct registry *r, int i, struct registry_life *out)
 {
     if (i < 0 || i + 1 >= LIFE_FORGET) // forgetting is no work
@@ -113,7 +125,7 @@ int registry_set_metadata(struct registry *r, struct session *s, const json_t *m
 
 int registry_set_timeouts(struct registry *r, struct session *s, const json_t *timeouts, struct ck_err *err)
 {
-    if (check_timeouts(timeouts, err))
+    if (check_timeouts(timeouts, err) || caps_check_timeouts(timeouts, r->config, err))
         return -1;
     json_decref(s->timeouts);
     s->timeouts = json_deep_copy(timeouts);
@@ -139,7 +151,8 @@ static void on_ended(void *user)
     bridge_proc_free(e->proc);
     e->proc = NULL;
     r->nending--;
-    ck_log(CK_LOG_INFO, "registry", "session_deleted id=%s", e->pub.id);
+    ck_log(CK_LOG_INFO, "registry", "session_deleted id=%s owner=%s vm_cpu_ms=%lld wall_ms=%lld", e->pub.id,
+           e->pub.owner[0] ? e->pub.owner : "-", (long long)e->used.vm_cpu_ms, (long long)e->used.wall_ms);
     while (e->waiters) {
         struct deletion_waiter *w = e->waiters;
         e->waiters = w->next;

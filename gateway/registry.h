@@ -8,6 +8,7 @@
 #include "common/ck_crypto.h"
 #include "common/ck_error.h"
 #include "common/ck_proc.h"
+#include "gateway/caps.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -37,6 +38,7 @@ struct session { // read-only for everyone but registry*.c
     int64_t execution_count;  // last one known, 0 at first
     json_t *metadata;    // object, never NULL
     json_t *timeouts;    // object {cell_s, idle_s, delete_s} as given
+    struct caps caps;    // what it may use
     int connections;     // Jupyter WebSockets, counted by that door: session_connected()
     bool deleted;        // only seen through a ref
     json_t *usage;       // last one known, of a paused session; NULL = none
@@ -51,6 +53,7 @@ struct session_spec { // every pointer is borrowed during the call; NULL = defau
     int memory_mb;             // 0 = as the template has; of those with the name one that has it, or refused (409)
     const json_t *env;         // {NAME: text} for the kernel; checked by the caller's door, bounded here
     const json_t *timeouts;    // {cell_s, idle_s, delete_s}
+    const json_t *limits;      // see caps.h; not checked yet
     const json_t *metadata;    // at most 64 KiB as text
     const char *cwd;           // NULL = /home/user
     const char *owner;         // id of a token; NULL or "" = the gateway's own

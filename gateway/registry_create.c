@@ -1,7 +1,6 @@
 // Making a session: (which template ->) a bridge from the pool, or one launched for it -> claim -> a row in the database -> in the list. Only then
 // does the caller hear of it, so that a gateway that is killed in between leaves nothing that a client
 // was told of. A pooled bridge that turns out to be dead is replaced by another.
-#include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
 #include "gateway/bridge_end.h"
@@ -31,6 +30,7 @@ struct creation {
     struct layer_origin from;
     uv_work_t work;
     json_t *env, *timeouts, *metadata;
+    struct caps caps;
     struct bridge_proc *b;
     struct entry *entry;
     int tries;
@@ -100,6 +100,7 @@ static void on_stored(void *user, const struct ck_err *err)
         finish(c, NULL, err);
         return;
     }
+    e->used_known = true; // from nothing
     entry_link(e); // takes the reference
     follow_start(e);
     ck_log(CK_LOG_INFO, "registry", "session_created id=%s", e->pub.id);
@@ -130,6 +131,7 @@ static void store_entry(struct creation *c)
     json_decref(s->timeouts);
     s->metadata = object_or_empty(c->metadata);
     s->timeouts = object_or_empty(c->timeouts);
+    s->caps = c->caps;
     e->proc = c->b;
     c->b = NULL;
     c->entry = e;
@@ -157,15 +159,6 @@ static void on_claimed(void *user, const json_t *re, const struct ck_frame *fram
     finish(c, NULL, err);
 }
 
-// The session's limits: its own timeouts over the gateway's.
-static json_t *limits(const struct creation *c)
-{
-    int64_t cell_ms = 1000 * ck_json_int(c->timeouts, "cell_s", c->r->config->cell_timeout_ms / 1000, NULL);
-    return json_pack("{s:I,s:I,s:I}", "cell_ms", (json_int_t)cell_ms, "command_ms",
-                     (json_int_t)c->r->config->command_timeout_ms, "message_bytes",
-                     (json_int_t)c->r->config->max_message_mb << 20);
-}
-
 static void on_bridge(void *user, struct bridge_proc *b, const struct ck_err *err)
 {
     struct creation *c = user;
@@ -176,7 +169,8 @@ static void on_bridge(void *user, struct bridge_proc *b, const struct ck_err *er
     c->b = b;
     bool restarts = c->cwd || json_object_size(c->env);
     json_t *op = json_pack("{s:s,s:s,s:o,s:o}", "op", "claim", "name", c->name ? c->name : "", "kernel_env",
-                           object_or_empty(c->env), "limits", limits(c));
+                           object_or_empty(c->env), "limits",
+                           caps_for_bridge(&c->caps, c->r->config, c->timeouts));
     if (c->cwd)
         json_object_set_new(op, "cwd", json_string(c->cwd));
     bridge_call(c->r->loop, b->socket, op, NULL, 0, restarts ? CLAIM_RESTART_MS : CLAIM_MS, on_claimed, c);
@@ -189,13 +183,17 @@ static void on_refused(uv_timer_t *t)
     finish(c, NULL, &err);
 }
 
-static int admit(const struct registry *r, const struct session_spec *spec, struct ck_err *err)
+static int admit(const struct registry *r, const struct session_spec *spec, struct caps *caps, struct ck_err *err)
 {
     size_t max = (size_t)r->config->max_sessions;
+    int max_mb = r->config->max_memory_mb;
     if (r->draining)
         return ck_fail(err, 503, "draining", "the gateway is shutting down");
-    if (check_spec(spec, err))
+    if (check_spec(spec, err) || caps_parse(spec->limits, r->config->caps, caps, err) ||
+        caps_check_timeouts(spec->timeouts, r->config, err))
         return -1;
+    if (max_mb && spec->memory_mb > max_mb)
+        return ck_fail(err, 400, "bad_field", "\"memory_mb\" may be at most %d: that is this server's maximum", max_mb);
     if (max && r->nlive + r->ncreating >= max)
         return ck_fail(err, 429, "too_many_sessions", "%zu sessions are the limit; delete one first (see --max-sessions)", max);
     return owner_admit(r, spec->owner ? spec->owner : "", spec->owner_max, 1, err);
@@ -233,7 +231,7 @@ void registry_create(struct registry *r, const struct session_spec *spec, regist
     c->user = user;
     uv_timer_init(r->loop, &c->timer);
     c->timer.data = c;
-    bool refused = admit(r, spec, &c->err) != 0;
+    bool refused = admit(r, spec, &c->caps, &c->err) != 0;
     r->ncreating++;
     if (refused) {
         uv_timer_start(&c->timer, on_refused, 0, 0);

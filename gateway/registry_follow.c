@@ -13,6 +13,18 @@
 
 static void connect_now(struct entry *e);
 
+const char *const registry_endings[REGISTRY_ENDINGS] = {"ok",  "error",       "timeout", "interrupted",
+                                                        "oom", "kernel_died", "vm_died", "cancelled"};
+
+static void used_grow(struct registry_used *all, const struct registry_used *had, const struct registry_used *now)
+{
+    // What became less is a session's lie or a slip: counters never fall.
+    const int64_t *const h = (const int64_t *)had, *const n = (const int64_t *)now;
+    for (size_t i = 0; i < sizeof *all / sizeof(int64_t); i++)
+        if (n[i] > h[i])
+            ((int64_t *)all)[i] += n[i] - h[i];
+}
+
 static enum session_state state_of(const char *word)
 {
     static const enum session_state known[] = {SESSION_STARTING, SESSION_IDLE, SESSION_BUSY, SESSION_PAUSED, SESSION_DEAD};
@@ -30,6 +42,30 @@ static void take_state(struct entry *e, const char *word, const char *reason)
         entry_set_state(e, state, reason);
 }
 
+// What the session has used since the last word. The first word of one that an earlier gateway made is where
+// its counting begins: counters are since the start of this one.
+static void take_usage(struct entry *e, const json_t *usage)
+{
+    struct registry_used *all = &e->reg->used, *had = &e->used;
+    const json_t *cells = json_object_get(usage, "cells");
+    if (!usage)
+        return;
+    struct registry_used now = {.vm_cpu_ms = ck_json_int(usage, "vm_cpu_ms", 0, NULL),
+                                .wall_ms = ck_json_int(usage, "wall_ms", 0, NULL),
+                                .cell_wall_ms = ck_json_int(usage, "cell_wall_ms", 0, NULL),
+                                .cell_cpu_ms = ck_json_int(usage, "cell_cpu_ms", 0, NULL)};
+    for (size_t i = 0; i < REGISTRY_ENDINGS; i++)
+        now.cells[i] = ck_json_int(cells, registry_endings[i], 0, NULL);
+    if (e->used_known)
+        used_grow(all, had, &now);
+    *had = now;
+    e->used_known = true;
+    if (e->pub.state != SESSION_PAUSED) { // what a paused one had is known and stays
+        json_decref(e->pub.usage);
+        e->pub.usage = json_incref((json_t *)(uintptr_t)usage);
+    }
+}
+
 static void take_info(struct entry *e, const json_t *info)
 {
     int64_t active = ck_json_int(info, "last_activity_us", 0, NULL);
@@ -40,6 +76,7 @@ static void take_info(struct entry *e, const json_t *info)
     e->pub.execution_count = ck_json_int(kernel, "execution_count", e->pub.execution_count, NULL);
     if (*accel)
         snprintf(e->pub.accelerator, sizeof e->pub.accelerator, "%s", accel);
+    take_usage(e, ck_json_obj(info, "usage", NULL));
     take_state(e, ck_json_str(info, "state", "starting", NULL), ck_json_str(info, "reason", NULL, NULL));
 }
 
@@ -54,6 +91,7 @@ static void on_frame(struct bridge_link *l, void *user, const json_t *header, co
         take_info(e, info);
     } else if (!strcmp(ck_json_str(header, "ev", "", NULL), "state")) {
         e->pub.last_activity_us = ck_wall_us();
+        take_usage(e, ck_json_obj(header, "usage", NULL));
         take_state(e, ck_json_str(header, "state", "", NULL), ck_json_str(header, "reason", NULL, NULL));
     }
 }
@@ -109,6 +147,13 @@ void follow_start(struct entry *e)
         session_ref(&e->pub); // the timer's
     }
     connect_now(e);
+}
+
+void follow_ask(struct entry *e)
+{
+    int64_t rid;
+    if (e->follow)
+        bridge_link_op(e->follow, json_pack("{s:s}", "op", "info"), NULL, 0, &rid);
 }
 
 void follow_let_go(struct entry *e)

@@ -4,6 +4,7 @@
 #include "gateway/launcher.h"
 #include "gateway/life_internal.h"
 #include "gateway/registry.h"
+#include "gateway/registry_run.h"
 #include "gateway/store.h"
 
 #include <uv.h>
@@ -25,6 +26,8 @@ struct getting {
 
 #define REGISTRY_BUCKETS 1024
 
+extern const char *const registry_endings[REGISTRY_ENDINGS];
+
 // What the registry keeps about a session beside what everybody sees. `pub` is first.
 struct entry {
     struct session pub;
@@ -40,6 +43,9 @@ struct entry {
     bool closing;              // being deleted
     struct life life;
     struct deletion_waiter *waiters;
+    struct registry_used used; // as last told
+    bool used_known;
+    int64_t asked_ms;          // when a busy one was last asked what it has used
 };
 
 struct js_entry {
@@ -63,6 +69,7 @@ struct registry {
     struct getting *getting;
     size_t nending;   // being deleted
     size_t created, failed, died; // since the start
+    struct registry_used used;    // by all, likewise
     bool draining;
     uv_timer_t life_timer;
     bool life_open;   // the timer is live
@@ -83,6 +90,7 @@ void entry_unlink(struct entry *e);
 // registry_follow.c: learns the state of a session from its bridge
 void follow_start(struct entry *e);
 void follow_stop(struct entry *e);
+void follow_ask(struct entry *e);    // for its info
 void follow_let_go(struct entry *e); // closes the link; follow_start() may come again
 
 // registry_owner.c

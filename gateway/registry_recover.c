@@ -23,6 +23,9 @@ static void add_session(void *user, const struct store_session *row)
     struct registry *r = user;
     struct entry *e = entry_new(r, row->id);
     struct session *s = &e->pub;
+    json_t *limits = row->limits ? json_loads(row->limits, 0, NULL) : NULL;
+    caps_read(limits, r->config->caps, &s->caps);
+    json_decref(limits);
     json_t *metadata = json_loads(row->metadata, 0, NULL), *timeouts = json_loads(row->timeouts, 0, NULL);
     s->name = strdup(row->name);
     s->template_name = strdup(row->template_name);

@@ -33,6 +33,16 @@ void registry_pause_all(struct registry *r, void (*done)(void *user), void *user
 void registry_close(struct registry *r); // drops links and timers; then let the loop run empty
 void registry_free(struct registry *r);  // NULL is fine
 
+#define REGISTRY_ENDINGS 8
+struct registry_used { // numbers alone
+    int64_t vm_cpu_ms;   // of the sessions' VMs, as the host counts
+    int64_t wall_ms;     // time that sessions ran, pauses excluded
+    int64_t cell_wall_ms, cell_cpu_ms; // of cells; cpu: as the guests count
+    int64_t cells[REGISTRY_ENDINGS];
+};
+void registry_count_used(const struct registry *r, struct registry_used *out, int64_t *disk_bytes); // disk: held now
+const char *registry_ending_name(int i);
+
 struct registry_counts {
     size_t by_state[SESSION_DEAD + 1], creating, ending, created, failed, died;
 };

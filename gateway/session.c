@@ -152,5 +152,7 @@ json_t *session_json(const struct session *s)
         json_object_set_new(j, "reason", json_string(s->reason));
     if (j && json_object_size(s->timeouts))
         json_object_set(j, "timeouts", s->timeouts);
+    if (j)
+        json_object_set_new(j, "limits", caps_json(&s->caps));
     return j;
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define APPLICATION_ID 0x436b6570 // "Ckep"
-#define PARAMS_MAX 14
+#define PARAMS_MAX 15
 
 static const char FIRST[] =
     "CREATE TABLE sessions(id TEXT PRIMARY KEY, name TEXT NOT NULL, template TEXT NOT NULL, accelerator TEXT NOT NULL,"
@@ -35,8 +35,10 @@ static const char WITH_TOKENS[] = // owner: id of a token, '' = the gateway's ow
     "CREATE TABLE tokens(id TEXT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, created_us INTEGER NOT NULL,"
     " max_sessions INTEGER NOT NULL) WITHOUT ROWID;";
 
+static const char WITH_LIMITS[] = "ALTER TABLE sessions ADD COLUMN limits TEXT;"; // JSON; NULL: the server's
+
 // Each entry takes the schema from its index to the next version. Never edit one that was released.
-static const char *const MIGRATIONS[] = {FIRST, WITH_LAYERS, WITH_TOKENS};
+static const char *const MIGRATIONS[] = {FIRST, WITH_LAYERS, WITH_TOKENS, WITH_LIMITS};
 #define SCHEMA_VERSION ((int)(sizeof MIGRATIONS / sizeof MIGRATIONS[0]))
 
 enum statement {
@@ -53,11 +55,11 @@ enum statement {
 };
 static const char *const SQL[STATEMENTS] = {
     // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one statement on several lines
-    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14) ON CONFLICT(id) DO "
+    [PUT_SESSION] = "INSERT INTO sessions VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15) ON CONFLICT(id) DO "
                     "UPDATE SET "
                     "name=?2, template=?3, accelerator=?4, memory_mb=?5, created_us=?6, last_activity_us=?7, "
                     "metadata=?8,"
-                    " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13, owner=?14",
+                    " timeouts=?9, dead=?10, reason=?11, paused_us=?12, usage=?13, owner=?14, limits=?15",
     [DELETE_SESSION] = "DELETE FROM sessions WHERE id=?1",
     [PUT_JSESSION] = "INSERT OR REPLACE INTO jupyter_sessions VALUES(?1,?2,?3,?4,?5)",
     [DELETE_JSESSION] = "DELETE FROM jupyter_sessions WHERE id=?1",
@@ -221,7 +223,7 @@ int store_load_sessions(struct store *s, void (*row)(void *user, const struct st
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(s->db, "SELECT id,name,template,accelerator,memory_mb,created_us,last_activity_us,metadata,"
-                                       "timeouts,dead,reason,paused_us,usage,owner FROM sessions ORDER BY "
+                                       "timeouts,dead,reason,paused_us,usage,owner,limits FROM sessions ORDER BY "
                                        "created_us,id", -1, &st, NULL);
     while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct store_session r = {.id = text(st, 0), .name = text(st, 1), .template_name = text(st, 2),
@@ -229,7 +231,7 @@ int store_load_sessions(struct store *s, void (*row)(void *user, const struct st
                                   .created_us = sqlite3_column_int64(st, 5), .last_activity_us = sqlite3_column_int64(st, 6),
                                   .metadata = text(st, 7), .timeouts = text(st, 8), .dead = sqlite3_column_int(st, 9) != 0,
                                   .reason = text(st, 10), .paused_us = sqlite3_column_int64(st, 11), .usage = text(st, 12),
-                                  .owner = text(st, 13)};
+                                  .owner = text(st, 13), .limits = text(st, 14)};
         row(user, &r);
         rc = SQLITE_OK;
     }
@@ -424,6 +426,9 @@ void store_put_session(struct store *s, const struct session *x, store_done done
     else
         add_text(o, NULL);
     add_text(o, x->owner);
+    json_t *limits = caps_json(&x->caps);
+    add_json(o, limits);
+    json_decref(limits);
     queue(s, o);
 }
 

@@ -21,7 +21,7 @@ struct store_session {
     int memory_mb;
     int64_t created_us, last_activity_us, paused_us;
     bool dead;
-    const char *usage; // JSON text; may be NULL
+    const char *usage, *limits; // JSON text; may be NULL
     const char *owner;
 };
 int store_load_sessions(struct store *s, void (*row)(void *user, const struct store_session *r), void *user, struct ck_err *err);

@@ -9,7 +9,6 @@
 
 #define V1_CELL_BODY_MAX (32u * 1024 * 1024)    // of POST .../cells; 413 beyond
 #define V1_COMMAND_BODY_MAX (4u * 1024 * 1024)  // of POST .../commands
-#define V1_UPLOAD_MAX (16ull * 1024 * 1024 * 1024) // of PUT .../files; the session's disk is smaller
 #define V1_CALL_TIMEOUT_MS 30000
 #define V1_RESTART_TIMEOUT_MS 150000
 #define V1_USAGE_TIMEOUT_MS 2000
@@ -24,6 +23,9 @@ void v1_reply_err(struct http_req *r, const struct ck_err *err);
 
 // The {path...} of the route as a guest path. -1 after having answered.
 int v1_request_path(struct http_req *r, char out[V1_PATH_MAX]);
+
+// The upload that r announces against the session's limit. 413 "upload_too_large" names it.
+int v1_upload_fits(struct http_req *r, const struct session *s, struct ck_err *err);
 
 bool v1_wants_sse(const struct http_req *r);
 

@@ -153,13 +153,16 @@ static int timeouts_field(const json_t *o, struct v1_session_body *out, struct c
 
 int v1_session_body_parse(struct ck_slice json, bool patch, struct v1_session_body *out, struct ck_err *err)
 {
-    static const char *const create_fields[] = {"name", "template", "memory_mb", "env", "timeouts", "metadata", NULL};
+    static const char *const create_fields[] = {"name", "template", "memory_mb", "env", "timeouts", "limits", "metadata", NULL};
     static const char *const patch_fields[] = {"name", "metadata", "timeouts", NULL};
     *out = (struct v1_session_body){.memory_mb = -1, .cell_s = -1, .idle_s = -1, .delete_s = -1};
     json_t *o = out->body = v1_body_object(json, !patch, err);
     if (!o || v1_body_only(o, "a session", patch ? patch_fields : create_fields, err) ||
         name_field(o, "name", &out->name, err) || name_field(o, "template", &out->template_name, err) ||
         env_field(o, &out->env, err) || metadata_field(o, &out->metadata, err) || timeouts_field(o, out, err))
+        return -1;
+    out->limits = ck_json_obj(o, "limits", err);
+    if (err->status)
         return -1;
     out->memory_mb = ck_json_int(o, "memory_mb", -1, err);
     if (err->status)

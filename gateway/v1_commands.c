@@ -74,6 +74,8 @@ static int finished_json(const struct v1_command *c, const json_t *h, struct ck_
     json_object_set_new(o, "artifacts", artifacts ? json_incref(artifacts) : json_array());
     if (total)
         json_object_set(o, "artifacts_total", total);
+    if (json_object_get(h, "limits_hit"))
+        json_object_set(o, "limits_hit", json_object_get(h, "limits_hit"));
     json_object_set_new(o, "truncated", json_pack("{s:I,s:I,s:I}", "stdout_bytes", (json_int_t)c->text[OUT].dropped,
                                                   "stderr_bytes", (json_int_t)c->text[ERR].dropped, "limit_bytes",
                                                   (json_int_t)limit_bytes));

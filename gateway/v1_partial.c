@@ -350,7 +350,7 @@ int v1_partial_json(const struct v1_partial *p, const struct v1_partial_end *end
     rc |= add_displays(p, out, &left_out) | add_error(p, out);
     rc |= ck_buf_add_str(out, ",\"artifacts\":[") | add_slice(out, ck_buf_slice(&p->artifacts));
     rc |= ck_buf_printf(out, "],\"artifacts_total\":%" PRIu64, p->artifacts_total);
-    rc |= ck_buf_printf(out, ",\"usage\":{\"wall_ms\":%" PRId64 ",\"cpu_ms\":null,\"peak_memory_bytes\":null}",
+    rc |= ck_buf_printf(out, ",\"usage\":{\"wall_ms\":%" PRId64 ",\"cpu_ms\":null,\"peak_memory_bytes\":null,\"disk_bytes\":null}",
                         end->wall_ms);
     rc |= ck_buf_printf(out, ",\"truncated\":{\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64
                              ",\"displays\":%" PRIu64 ",\"display_bytes\":%" PRIu64 "}",

@@ -75,13 +75,16 @@ const char v1_schemas_json[] =
     "\"TokenMade\":{\"type\":\"object\",\"properties\":{\"id\":" STR ",\"name\":" STR ",\"created_at\":" STR ",\"max_sessions\":" INT
     ",\"token\":" STR "}},"
     "\"Timeouts\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"cell_s\":" INT ",\"idle_s\":" INT ",\"delete_s\":" INT "}},"
+    "\"Limits\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"cpu_weight\":" INT ",\"disk_mb\":" INT ",\"pids\":" INT
+    ",\"open_files\":" INT ",\"output_mb\":" INT ",\"message_mb\":" INT ",\"artifacts\":" INT ",\"artifact_mb\":" INT
+    ",\"upload_mb\":" INT "}},"
     "\"SessionCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR ",\"template\":" STR ",\"memory_mb\":" INT
-    ",\"env\":" STRMAP ",\"timeouts\":" REF("Timeouts") ",\"metadata\":" OBJ "}},"
+    ",\"env\":" STRMAP ",\"timeouts\":" REF("Timeouts") ",\"limits\":" REF("Limits") ",\"metadata\":" OBJ "}},"
     "\"SessionPatch\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR ",\"timeouts\":" REF("Timeouts") ",\"metadata\":" OBJ "}},"
     "\"Session\":{\"type\":\"object\",\"required\":[\"id\",\"name\",\"state\"],\"properties\":{\"id\":" STR ",\"name\":" STR
     ",\"state\":{\"enum\":[\"starting\",\"idle\",\"busy\",\"paused\",\"dead\"]},\"template\":" STR ",\"memory_mb\":" INT
     ",\"accelerator\":{\"enum\":[\"kvm\",\"tcg\"]},\"created_at\":" STR ",\"last_activity\":" STR ",\"metadata\":" OBJ
-    ",\"timeouts\":" REF("Timeouts") ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
+    ",\"timeouts\":" REF("Timeouts") ",\"limits\":" REF("Limits") ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
     "\"Fork\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"checkpoint\":" STR
     ",\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}}},"
     "\"CheckpointCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR "}},"
@@ -105,7 +108,7 @@ const char v1_schemas_json[] =
     ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"interrupted\",\"oom\",\"kernel_died\",\"vm_died\",\"cancelled\"]}"
     ",\"exit_code\":" INT ",\"execution_count\":{\"type\":[\"integer\",\"null\"]},\"stdout\":" STR ",\"stderr\":" STR
     ",\"result\":{\"type\":[\"object\",\"null\"]},\"displays\":" ARRAY(OBJ) ",\"error\":" REF("CellError")
-    ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"artifacts_total\":" INT ",\"images\":" ARRAY(REF("Image")) ",\"ended_by\":" STR ",\"detail\":" STR ",\"usage\":" OBJ ",\"truncated\":" OBJ "}},"
+    ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"artifacts_total\":" INT ",\"images\":" ARRAY(REF("Image")) ",\"ended_by\":" STR ",\"detail\":" STR ",\"usage\":" OBJ ",\"limits_hit\":" ARRAY(STR) ",\"truncated\":" OBJ "}},"
     "\"CellState\":{\"oneOf\":[" REF("Cell") ",{\"type\":\"object\",\"properties\":{\"id\":" STR
     ",\"status\":{\"enum\":[\"queued\",\"running\"]}}}]},"
     "\"Stdin\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"value\":" STR ",\"eof\":" BOOL "}},"
@@ -120,4 +123,4 @@ const char v1_schemas_json[] =
     ",\"env\":" STRMAP ",\"timeout_s\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":604800},\"stdin\":" STR "}},"
     "\"Command\":{\"type\":\"object\",\"required\":[\"exit_code\"],\"properties\":{\"exit_code\":" INT ",\"signal\":" INT
     ",\"timed_out\":" BOOL ",\"wall_ms\":" INT ",\"stdout\":" STR ",\"stderr\":" STR ",\"artifacts\":" ARRAY(REF("Artifact"))
-    ",\"artifacts_total\":" INT ",\"truncated\":" OBJ "}}}";
+    ",\"artifacts_total\":" INT ",\"limits_hit\":" ARRAY(STR) ",\"truncated\":" OBJ "}}}";

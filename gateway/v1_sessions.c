@@ -54,6 +54,7 @@ void v1_sessions_create(struct http_req *r)
             .env = b.env,
             .timeouts = timeouts,
             .metadata = b.metadata,
+            .limits = b.limits,
             .owner = http_owner(r),
             .owner_max = owner_max_sessions(r, http_owner(r)),
         };
@@ -132,7 +133,7 @@ void v1_sessions_list(struct http_req *r)
             continue;
         if (json_array_size(list) == q.limit)
             break;
-        json_array_append_new(list, v1_session_model(s, NULL));
+        json_array_append_new(list, v1_session_model(s, json_incref(s->usage)));
         last = s->id;
     }
     if (s && last) { // there is more

@@ -316,6 +316,8 @@ static struct v1_tar *tar_new(struct http_req *r, struct session *s, const char 
         ck_fail(&err, 400, "bad_field", "archive must be \"tar\"");
     else if (!ck_utf8_valid(path, strlen(path), NULL))
         ck_fail(&err, 400, "bad_path", "a folder whose path is not UTF-8 cannot be packed: pack one above it");
+    else if (up && v1_upload_fits(r, s, &err))
+        t = NULL;
     else if (!(t = calloc(1, sizeof *t)))
         ck_fail(&err, 503, "no_memory", "the gateway is out of memory: try again");
     if (t) {
@@ -358,7 +360,7 @@ void v1_tar_put(struct http_req *r, struct session *s, const char *path)
     if (!t)
         return;
     v1_deadline_arm_after(t->deadline, session_wait_ms(s));
-    http_body_read(r, &body_events, V1_UPLOAD_MAX);
+    http_body_read(r, &body_events, caps_bytes(&s->caps, CAP_UPLOAD_MB));
     http_body_pause(r); // until the guest is ready
     bridge_link_op(t->link, v1_path_op("file_write", "path", t->archive), NULL, 0, &t->file_rid);
 }

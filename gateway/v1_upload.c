@@ -181,7 +181,7 @@ void v1_files_put(struct http_req *r)
         ck_fail(&err, 400, "bad_request", "parts of a file cannot be written (Content-Range): send the whole file");
     else if (!strcmp(p->path, "/"))
         ck_fail(&err, 409, "is_a_folder", "the path is a folder: name a file in it");
-    else
+    else if (!v1_upload_fits(r, s, &err))
         p->link = session_link_open(s, SESSION_LINK_REQUEST, &link_events, p, &err);
     if (!p->link) {
         put_fail(p, &err);
@@ -192,7 +192,7 @@ void v1_files_put(struct http_req *r)
     v1_deadline_arm(p->deadline);
     http_set_user(r, p);
     http_on_gone(r, on_gone);
-    http_body_read(r, &body_events, V1_UPLOAD_MAX);
+    http_body_read(r, &body_events, caps_bytes(&s->caps, CAP_UPLOAD_MB));
     http_body_pause(r); // until the guest is ready
     if (http_header_in(r, "If-Match") || http_header_in(r, "If-None-Match"))
         bridge_link_op(p->link, v1_path_op("file_stat", "path", p->path), NULL, 0, &p->stat_rid);

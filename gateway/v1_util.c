@@ -59,6 +59,14 @@ int v1_request_path(struct http_req *r, char out[V1_PATH_MAX])
     return -1;
 }
 
+int v1_upload_fits(struct http_req *r, const struct session *s, struct ck_err *err)
+{
+    if (http_body_length(r) > (int64_t)caps_bytes(&s->caps, CAP_UPLOAD_MB))
+        return ck_fail(err, 413, "upload_too_large", "the upload has %lld bytes; this session takes at most %d MiB (limits.upload_mb)",
+                       (long long)http_body_length(r), s->caps.v[CAP_UPLOAD_MB]);
+    return 0;
+}
+
 bool v1_wants_sse(const struct http_req *r) { return http_header_has(r, "Accept", "text/event-stream"); }
 
 json_t *v1_session_model(const struct session *s, json_t *usage)

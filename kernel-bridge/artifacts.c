@@ -67,6 +67,8 @@ void artifacts_read(const json_t *answer, const struct artifacts_for *how, struc
     json_array_foreach(files, i, f) {
         if (by_client(f, how->written)) {
             not_theirs++;
+        } else if (ck_json_int(f, "size", -1, NULL) > how->bytes) {
+            out->too_large++;
         } else if (out->n < max) {
             if (one(f, how->session_id, how->url_prefix, &out->json[out->n]))
                 ck_buf_free(&out->json[out->n]);
@@ -77,6 +79,7 @@ void artifacts_read(const json_t *answer, const struct artifacts_for *how, struc
     out->total = ck_json_int(answer, "count", (int64_t)json_array_size(files), NULL) - not_theirs;
     if (out->total < out->n)
         out->total = out->n;
+    out->too_many = out->total > (int64_t)out->n + out->too_large;
 }
 
 int artifacts_array(const struct artifacts *a, struct ck_buf *out)

@@ -4,6 +4,7 @@
 #include "kernel-bridge/written.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ARTIFACTS_MAX 200
@@ -13,12 +14,15 @@ struct artifacts {
     struct ck_buf json[ARTIFACTS_MAX]; // one object each
     unsigned n;
     int64_t total; // changed files, listed or not
+    bool too_many;      // there were more than how->max
+    unsigned too_large; // not listed for their size
 };
 // Where artifacts are read for: how they are named, and what is not one.
 struct artifacts_for {
     const char *session_id, *url_prefix;
     const struct written *written; // by clients; NULL = nothing
     unsigned max;                  // at most ARTIFACTS_MAX
+    int64_t bytes;                 // of one, at most
 };
 // Fills *out (zeroed by the caller). Entries that are not what PROTOCOL.md says are left out.
 void artifacts_read(const json_t *answer, const struct artifacts_for *f, struct artifacts *out);

@@ -5,6 +5,7 @@
 #include "common/ck_clean.h"
 #include "common/ck_jailnames.h"
 #include "common/ck_json.h"
+#include "vmm/cpu_share.h"
 #include "vmm/jail.h"
 
 static const struct blimits defaults = {
@@ -15,7 +16,11 @@ static const struct blimits defaults = {
     .output_bytes = 10u << 20,
     .message_bytes = 104u << 20,
     .artifact_max = 200,
+    .artifact_bytes = INT64_MAX,
     .queue_max = 64,
+    .pids = 256,
+    .open_files = 65536,
+    .cpu_weight = CK_CPU_WEIGHT_MAX,
 };
 
 static int64_t limit(const json_t *o, const char *key, int64_t now, int64_t min, int64_t max, struct ck_err *err)
@@ -39,6 +44,13 @@ int blimits_apply(struct blimits *l, const json_t *o, struct ck_err *err)
     n.output_bytes = (uint64_t)limit(o, "output_bytes", (int64_t)l->output_bytes, 4 << 10, 20 << 20, &e);
     n.message_bytes = (uint64_t)limit(o, "message_bytes", (int64_t)l->message_bytes, 4 << 10, 128 << 20, &e);
     n.artifact_max = (unsigned)limit(o, "artifact_max", l->artifact_max, 0, 200, &e);
+    n.artifact_bytes = (uint64_t)limit(o, "artifact_bytes", (int64_t)l->artifact_bytes, 0, INT64_MAX, &e);
+    n.cell_max_ms = limit(o, "cell_max_ms", l->cell_max_ms, 0, 7LL * 24 * 3600 * 1000, &e);
+    n.command_max_ms = limit(o, "command_max_ms", l->command_max_ms, 0, 7LL * 24 * 3600 * 1000, &e);
+    n.pids = (unsigned)limit(o, "pids", l->pids, 32, 4096, &e);
+    n.open_files = (unsigned)limit(o, "open_files", l->open_files, 256, 65536, &e);
+    n.disk_bytes = (uint64_t)limit(o, "disk_bytes", (int64_t)l->disk_bytes, 0, INT64_MAX, &e);
+    n.cpu_weight = (unsigned)limit(o, "cpu_weight", l->cpu_weight, 1, CK_CPU_WEIGHT_MAX, &e);
     n.queue_max = (unsigned)limit(o, "queue_max", l->queue_max, 1, 4096, &e);
     if (e.status) {
         *err = e;

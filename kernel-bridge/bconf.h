@@ -16,8 +16,14 @@ struct blimits {
     uint64_t output_bytes;  // collected of one cell; streamed of one command
     uint64_t message_bytes; // of one kernel message
     unsigned artifact_max;  // listed of one cell
+    uint64_t artifact_bytes; // larger files are not listed
+    int64_t cell_max_ms, command_max_ms; // that a request may ask for; 0 = any
     unsigned queue_max;     // waiting cells
+    unsigned pids, open_files; // kept by the guest: see PROTOCOL.md section 2, `limits`
+    uint64_t disk_bytes;    // the same; 0 = all there is
+    unsigned cpu_weight;    // kept by the host: vmm/cpu_share.h
 };
+#define BLIMITS_GUEST_DEFAULTS {.pids = 256, .open_files = 65536, .disk_bytes = 0} // as templates are made
 
 enum bconf_restore { BCONF_TEMPLATE, BCONF_RESUME, BCONF_FORK };
 

@@ -23,6 +23,7 @@
 #include "kernel-bridge/service.h"
 #include "kernel-bridge/tracker.h"
 #include "kernel-bridge/written.h"
+#include "vmm/cpu_share.h"
 #include "vmm/layer.h"
 #include "vmm/machine.h"
 
@@ -53,6 +54,15 @@ struct conn;
 struct usage {
     int64_t cpu_ms, memory_bytes, peak_memory_bytes, disk_bytes; // -1 = unknown
     int64_t recent_peak_bytes; // since the look for changes before the last
+    int64_t disk_free_bytes, pids_refused;
+};
+
+// What the session has used so far, as the host counts it (account.c).
+struct account {
+    int64_t cpu_us;        // as of the last look
+    int64_t cpu_before_us; // of VMs that are no more; negative: what the VM used before the session began
+    int64_t wall_before_ms, since_ms; // time that it ran: in earlier processes; since when in this one, 0 = not yet
+    int64_t cells[CELL_STATUSES], cell_wall_ms, cell_cpu_ms;
 };
 
 // How the active cell ends, once it is known that it does.
@@ -170,7 +180,9 @@ struct bridge {
     bool client_wrote;      // since the last look for changes
     bool usage_in_changes;  // the agent's answers to `changes` carry it
     struct usage usage;     // as last heard
-    int64_t cpu_base;       // kernel CPU time when the active cell began
+    struct account account;
+    struct ck_cpu_group cpu_group;
+    struct usage base;      // as known when the active cell began: of kernel CPU time, disk, refused processes
     uv_timer_t tick;        // endings and quiet watches
     uv_timer_t health;
     bool ping_under_way;
@@ -199,6 +211,19 @@ int br_check_alive(const struct bridge *b, struct ck_err *err); // 410 session_d
 void br_close(struct bridge *b, const char *why, void (*closed)(void *user), void *user);
 
 void br_health_start(struct bridge *b); // health.c
+
+// account.c
+void br_account_begin(struct bridge *b);   // the session begins now: what its VM used until then is not its
+void br_account_vm_goes(struct bridge *b); // b->machine is about to be closed or replaced
+void br_account_cell(struct bridge *b, enum cell_status status, int64_t wall_ms, int64_t cpu_ms); // -1 = unknown
+json_t *br_account_json(struct bridge *b); // new reference
+void br_account_read(struct bridge *b, const json_t *o); // of an earlier process; NULL = nothing
+json_t *br_usage_json(struct bridge *b);   // the guest's word and the host's; new reference
+
+// guestlimits.c
+json_t *br_guest_limits(const struct blimits *l); // the agent's request, NULL = it has them already; new reference
+bool br_disk_full(const struct bridge *b); // as of the last look for changes
+void br_cpu_share(const struct bridge *b);
 
 // setup.c
 int br_setup(struct bridge *b, struct ck_err *err); // starts; b->on_setup tells

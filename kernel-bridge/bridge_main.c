@@ -148,6 +148,7 @@ static int enter_jail(struct process *p, struct ck_err *err)
                              .gid = b->conf.gid,
                              .keep = keep,
                              .nkeep = 5,
+                             .cpu_group = &b->cpu_group,
                              .memory_bytes = ((uint64_t)b->template.memory_mb << 20) + MEMORY_OVERHEAD,
                              .required = b->conf.jail_required,
                              .skip = b->conf.jail_skip};
@@ -305,6 +306,7 @@ int ck_cmd_bridge(int argc, char **argv)
     struct process *p = &process;
     p->listen_fd = p->b.state_fd = p->lock_fd = -1;
     p->b.layer = (struct ck_layer)CK_LAYER_INIT;
+    p->b.cpu_group.fd = -1;
     p->status_fd = fcntl(STATUS_FD, F_GETFD) < 0 ? -1 : STATUS_FD;
     if (prepare(p, &err) || start_loop(p, &err)) {
         ck_log(CK_LOG_ERROR, "bridge", "start_failed reason=%s text=\"%s\"", err.reason, err.text);

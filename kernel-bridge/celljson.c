@@ -168,6 +168,30 @@ int cell_json_end_anew(struct ck_slice json, const struct cell_ending *was, cons
     return ck_buf_add(out, json.p, json.n - old.n) || add_ending(now, out) ? -1 : 0;
 }
 
+int cell_hits_json(unsigned hits, struct ck_buf *out)
+{
+    static const char *const names[] = {"output_mb", "artifacts", "artifact_mb", "pids", "disk_mb"};
+    static_assert(sizeof names / sizeof *names == CELL_HITS, "every limit has a name");
+    int bad = ck_buf_add_str(out, "[");
+    bool first = true;
+    for (unsigned i = 0; !bad && i < CELL_HITS; i++)
+        if (hits & CELL_HIT(i)) {
+            bad = ck_buf_printf(out, first ? "\"%s\"" : ",\"%s\"", names[i]);
+            first = false;
+        }
+    return bad || ck_buf_add_str(out, "]") ? -1 : 0;
+}
+
+// Only when there is something to tell.
+static int add_hits(const struct cell_facts *f, const uint64_t dropped[2], struct ck_buf *out)
+{
+    const struct cout *c = f->out;
+    unsigned hits = f->limits_hit;
+    if (dropped[0] || dropped[1] || c->displays_dropped || c->display_bytes_dropped)
+        hits |= CELL_HIT(CELL_HIT_OUTPUT);
+    return !hits ? 0 : ck_buf_add_str(out, ",\"limits_hit\":") || cell_hits_json(hits, out) ? -1 : 0;
+}
+
 int cell_json(const struct cell_facts *f, struct ck_buf *out)
 {
     const struct cout *c = f->out;
@@ -181,13 +205,15 @@ int cell_json(const struct cell_facts *f, struct ck_buf *out)
               ck_buf_printf(out, ",\"artifacts_total\":%" PRId64 ",\"usage\":{", f->artifacts_total) ||
               add_number_or_null(out, "wall_ms", f->wall_ms) || ck_buf_add_str(out, ",") ||
               add_number_or_null(out, "cpu_ms", f->cpu_ms) || ck_buf_add_str(out, ",") ||
-              add_number_or_null(out, "peak_memory_bytes", f->peak_memory_bytes) ||
+              add_number_or_null(out, "peak_memory_bytes", f->peak_memory_bytes) || ck_buf_add_str(out, ",") ||
+              add_number_or_null(out, "disk_bytes", f->disk_bytes) ||
               ck_buf_printf(out,
                             "},\"truncated\":{\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64
                             ",\"displays\":%" PRIu64 ",\"display_bytes\":%" PRIu64,
                             dropped[0], dropped[1], c->displays_dropped, c->display_bytes_dropped) ||
               (c->error_bytes_dropped && ck_buf_printf(out, ",\"error_bytes\":%" PRIu64, c->error_bytes_dropped)) ||
-              ck_buf_add_str(out, "}") ||
+              (f->artifacts_too_large && ck_buf_printf(out, ",\"large_artifacts\":%" PRId64, f->artifacts_too_large)) ||
+              ck_buf_add_str(out, "}") || add_hits(f, dropped, out) ||
               add_ending(&(struct cell_ending){f->ended_by, f->detail}, out);
     return bad ? -1 : 0;
 }

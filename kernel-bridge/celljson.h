@@ -17,6 +17,11 @@ enum cell_status {
 const char *cell_status_name(enum cell_status s);
 int cell_exit_code(enum cell_status s); // the usual one
 
+// Limits of the session that a cell ran into, each named as in the API.
+enum cell_hit { CELL_HIT_OUTPUT, CELL_HIT_ARTIFACTS, CELL_HIT_ARTIFACT_SIZE, CELL_HIT_PIDS, CELL_HIT_DISK, CELL_HITS };
+#define CELL_HIT(h) (1u << (h))
+int cell_hits_json(unsigned hits, struct ck_buf *out); // appends a JSON array of names
+
 struct cell_facts {
     const char *id;
     uint64_t seq_first, seq_last;
@@ -25,7 +30,9 @@ struct cell_facts {
     const struct cout *out;
     struct ck_slice artifacts; // JSON array text
     int64_t artifacts_total;
-    int64_t wall_ms, cpu_ms, peak_memory_bytes; // -1 = unknown: null
+    int64_t wall_ms, cpu_ms, peak_memory_bytes, disk_bytes; // -1 = unknown: null
+    int64_t artifacts_too_large; // of them, not listed for their size
+    unsigned limits_hit;         // CELL_HIT bits
     const char *ended_by; // machine word for what ended it when it did not end by itself, "" = itself
     const char *detail;   // words for a person, "" = none
 };

@@ -1,6 +1,7 @@
 // /v1 cells from the queue to their ending: sending, cancelling, input, and the finished cell. Every
 // cell that was queued ends exactly once, whatever happens to kernel and VM. What is done to a cell
 // that does not end by itself is in cell_endings.c.
+#include "common/ck_clean.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
@@ -35,13 +36,27 @@ static int64_t peak_of(const struct bridge *b, const struct closing *how)
     return how->peak_memory_bytes > 0 && how->peak_memory_bytes > peak ? how->peak_memory_bytes : peak;
 }
 
+// Which limits that the guest keeps the cell ran into, as far as that can be told from what it left.
+static unsigned limits_hit(const struct bridge *b, const struct artifacts *a)
+{
+    const struct usage *u = &b->usage;
+    unsigned hits = a->too_many ? CELL_HIT(CELL_HIT_ARTIFACTS) : 0;
+    if (a->too_large)
+        hits |= CELL_HIT(CELL_HIT_ARTIFACT_SIZE);
+    if (b->base.pids_refused >= 0 && u->pids_refused > b->base.pids_refused)
+        hits |= CELL_HIT(CELL_HIT_PIDS);
+    if (br_disk_full(b) && u->disk_bytes > b->base.disk_bytes)
+        hits |= CELL_HIT(CELL_HIT_DISK);
+    return hits;
+}
+
 // Logs the end of a cell and lets it go.
 static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing *how, struct artifacts *a)
 {
     enum cell_status status = how->status;
     CK_CLEAN_BUF struct ck_buf json = CK_BUF_INIT, list = CK_BUF_INIT;
     int64_t end = c->ended_us ? c->ended_us : ck_mono_us();
-    bool cpu_known = c->started_us && b->cpu_base >= 0 && b->usage.cpu_ms >= b->cpu_base;
+    bool asked = c->started_us && b->base.cpu_ms >= 0, cpu_known = asked && b->usage.cpu_ms >= b->base.cpu_ms;
     shown_mark(&c->out, a);
     br_artifact_events(b, c->id, a);
     uint64_t seq = evlog_next(b->log);
@@ -55,8 +70,11 @@ static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing 
                            .artifacts = list.n ? ck_buf_slice(&list) : ck_slice_str("[]"),
                            .artifacts_total = a->total,
                            .wall_ms = c->started_us ? (end - c->started_us) / 1000 : 0,
-                           .cpu_ms = cpu_known ? b->usage.cpu_ms - b->cpu_base : -1,
+                           .cpu_ms = cpu_known ? b->usage.cpu_ms - b->base.cpu_ms : -1,
                            .peak_memory_bytes = peak_of(b, how),
+                           .disk_bytes = b->usage.disk_bytes,
+                           .artifacts_too_large = a->too_large,
+                           .limits_hit = asked ? limits_hit(b, a) : 0,
                            .ended_by = how->ended_by,
                            .detail = how->detail};
     struct ck_blob *frame =
@@ -64,6 +82,7 @@ static void end_cell(struct bridge *b, struct trk_cell *c, const struct closing 
                              : evb_cell(seq, ck_wall_us() / 1000, c->id, cell_status_name(status), ck_buf_slice(&json));
     if (frame)
         cellbook_add(&b->book, c->id, status, frame);
+    br_account_cell(b, status, f.wall_ms, f.cpu_ms);
     ck_log(CK_LOG_DEBUG, "bridge", "cell_end id=%s status=%s wall_ms=%" PRId64, c->id, cell_status_name(status),
            f.wall_ms);
     if (!strcmp(c->id, b->wound.id))
@@ -80,7 +99,7 @@ static void end_without_vm(struct bridge *b, struct trk_cell *c, enum cell_statu
     struct closing how = {.status = status};
     snprintf(how.ended_by, sizeof how.ended_by, "%s", ended_by);
     snprintf(how.detail, sizeof how.detail, "%s", detail);
-    b->cpu_base = -1; // nobody was asked what it used
+    b->base.cpu_ms = -1; // nobody was asked what it used
     end_cell(b, c, &how, &none);
 }
 
@@ -126,11 +145,15 @@ void br_cell_decide(struct bridge *b, enum cell_status status, const char *ended
 int br_cell_queue(struct bridge *b, const struct bop *op, uint64_t *seq, struct ck_err *err)
 {
     struct trk_cell *c;
+    const struct blimits *l = &b->conf.limits;
     struct trk_spec s = {.id = op->cell, .url_prefix = op->url_prefix, .code = ck_frame_part(&op->frame, 1),
-                         .timeout_ms = op->timeout_ms ? op->timeout_ms : b->conf.limits.cell_ms,
+                         .timeout_ms = op->timeout_ms ? op->timeout_ms : l->cell_ms ? l->cell_ms : l->cell_max_ms,
                          .silent = op->silent, .allow_stdin = op->allow_stdin};
     if (br_check_alive(b, err))
         return -1;
+    if (l->cell_max_ms && op->timeout_ms > l->cell_max_ms)
+        return ck_fail(err, 400, "bad_field", "field \"timeout_s\" may be at most %" PRId64
+                       ": that is this server's maximum for a cell", l->cell_max_ms / 1000);
     if (cellbook_find(&b->book, op->cell))
         return ck_fail(err, 409, "cell_exists", "a cell with this id has run already");
     if (trk_queue(b->trk, &s, &c, err))
@@ -168,7 +191,7 @@ void br_cells_dispatch(struct bridge *b)
             continue;
         }
         reset_closing(b);
-        b->cpu_base = b->usage.cpu_ms;
+        b->base = b->usage;
         trk_take(b->trk, c, ck_mono_ms());
         if (!send_cell(b, c, &err)) {
             end_arm(&c->ending, ck_mono_ms(), c->timeout_ms); // a kernel that never begins it is bounded too

@@ -25,6 +25,8 @@ void br_usage_read(struct usage *u, const json_t *o)
     measure(&u->peak_memory_bytes, o, "peak_memory_bytes");
     measure(&u->recent_peak_bytes, o, "recent_peak_memory_bytes");
     measure(&u->disk_bytes, o, "disk_bytes");
+    measure(&u->disk_free_bytes, o, "disk_free_bytes");
+    measure(&u->pids_refused, o, "pids_refused");
 }
 
 void br_artifact_events(struct bridge *b, const char *cell, const struct artifacts *a)
@@ -60,7 +62,8 @@ static void read_usage(struct bridge *b, const json_t *answer)
 static struct artifacts *read_artifacts(struct bridge *b, const json_t *answer, const char *url_prefix)
 {
     struct artifacts *a = calloc(1, sizeof *a);
-    struct artifacts_for f = {b->conf.id, url_prefix, &b->written, b->conf.limits.artifact_max};
+    struct artifacts_for f = {b->conf.id, url_prefix, &b->written, b->conf.limits.artifact_max,
+                              (int64_t)b->conf.limits.artifact_bytes};
     if (a)
         artifacts_read(answer, &f, a);
     return a;
@@ -205,6 +208,8 @@ struct command_changes {
 static void command_changes(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
 {
     struct command_changes *w = user;
+    if (!err)
+        read_usage(w->b, answer);
     struct artifacts *a = err ? NULL : read_artifacts(w->b, answer, w->url_prefix);
     CK_CLEAN_BUF struct ck_buf list = CK_BUF_INIT;
     (void)payload;

@@ -1,6 +1,8 @@
 // Event headers as text. Strings of the guest go through the JSON escaper, always.
 #include "kernel-bridge/evbuild.h"
 
+#include "common/ck_json.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -79,12 +81,14 @@ struct ck_blob *evb_cell(uint64_t seq, int64_t t_ms, const char *cell, const cha
     return with_cell(seq, t_ms, "cell", cell, status, json);
 }
 
-struct ck_blob *evb_state(uint64_t seq, int64_t t_ms, const char *state, const char *reason)
+struct ck_blob *evb_state(uint64_t seq, int64_t t_ms, const char *state, const char *reason, const json_t *usage)
 {
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     int bad = begin(&b, "state", seq, t_ms) | add_str(&b, "state", state);
     if (reason[0])
         bad |= add_str(&b, "reason", reason);
+    if (usage)
+        bad |= ck_buf_add_str(&b, ",\"usage\":") | ck_json_dump(usage, &b);
     return finish(&b, bad, NULL, 0);
 }
 

@@ -3,6 +3,8 @@
 #include "common/ck_frame.h"
 #include "kernel-bridge/jwire.h"
 
+#include <jansson.h>
+
 struct evb_msg {
     enum jw_channel channel;
     const struct jw_head *head, *parent;
@@ -15,5 +17,6 @@ struct ck_blob *evb_cell_start(uint64_t seq, int64_t t_ms, const char *cell, int
 struct ck_blob *evb_input(uint64_t seq, int64_t t_ms, const char *cell, bool password, struct ck_slice prompt);
 struct ck_blob *evb_artifact(uint64_t seq, int64_t t_ms, const char *cell, struct ck_slice json);
 struct ck_blob *evb_cell(uint64_t seq, int64_t t_ms, const char *cell, const char *status, struct ck_slice json);
-struct ck_blob *evb_state(uint64_t seq, int64_t t_ms, const char *state, const char *reason); // reason may be ""
+// reason may be "", usage NULL
+struct ck_blob *evb_state(uint64_t seq, int64_t t_ms, const char *state, const char *reason, const json_t *usage);
 struct ck_blob *evb_gap(int64_t t_ms, uint64_t from, uint64_t to, uint64_t count, uint64_t bytes);

@@ -16,7 +16,8 @@
 struct wait {
     struct bridge *b;
     struct reply_to to;
-    struct blimits limits; // of a claim
+    unsigned open;         // of a claim: answers that are not there yet
+    struct ck_err failed;  // the same: the first that went wrong
     char cell[CK_UUID_MAX]; // of an interrupt: what ran then
 };
 
@@ -42,12 +43,6 @@ static int reply_json(struct bridge *b, struct conn *c, const struct bop *op, co
     return 0;
 }
 
-static json_t *usage_json(const struct usage *u)
-{
-    return json_pack("{s:I,s:I,s:I,s:I}", "cpu_ms", (json_int_t)u->cpu_ms, "memory_bytes", (json_int_t)u->memory_bytes,
-                     "peak_memory_bytes", (json_int_t)u->peak_memory_bytes, "disk_bytes", (json_int_t)u->disk_bytes);
-}
-
 static const char *kernel_word(const struct bridge *b)
 {
     if (b->state == BR_RESTARTING)
@@ -65,34 +60,53 @@ static int op_info(struct bridge *b, struct conn *c, const struct bop *op, struc
                              (json_int_t)(evlog_next(b->log) - 1), "kernel", "state", kernel_word(b), "execution_count",
                              (json_int_t)b->execution_count, "pid", (json_int_t)b->kernel_pid, "queue",
                              (int)trk_queued(b->trk), "connections", (int)cons_attached(b->cons), "last_activity_us",
-                             (json_int_t)b->last_activity_us, "usage", usage_json(&b->usage));
+                             (json_int_t)b->last_activity_us, "usage", br_usage_json(b));
     if (info && b->state == BR_DEAD)
         json_object_set_new(info, "reason", json_string(b->reason));
     return reply_json(b, c, op, "info", info, err);
 }
 
-static void claimed(void *user, const struct ck_slice *content, const struct ck_err *err)
+// Guest and kernel have said what they have to say.
+static void claim_step(struct wait *w, const struct ck_err *err)
 {
-    struct wait *w = user;
     struct bridge *b = w->b;
-    char status[16] = "";
-    struct ck_err e = CK_ERR_INIT;
-    if (!err) {
-        jscan_field_str(*content, "status", status, sizeof status);
-        if (strcmp(status, "ok")) {
-            ck_fail(&e, 400, "bad_environment", "the kernel could not take over its environment or folder");
-            err = &e;
-        }
-    }
-    if (err) {
-        svc_reply_error(b->svc, w->to, err);
+    if (err && !w->failed.status)
+        w->failed = *err;
+    if (--w->open)
+        return;
+    if (w->failed.status) {
+        svc_reply_error(b->svc, w->to, &w->failed);
     } else {
         b->pool = false;
+        br_account_begin(b);
+        br_cpu_share(b);
         br_active(b);
         br_state_event(b, "");
         svc_reply_ok(b->svc, w->to);
     }
     free(w);
+}
+
+static void limited(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct ck_err e = CK_ERR_INIT;
+    (void)answer;
+    (void)payload;
+    if (err && !strcmp(err->reason, "unknown_op"))
+        ck_fail(&e, 409, "template_not_built", "the template is older than these limits: it must be built again");
+    claim_step(user, e.status ? &e : err);
+}
+
+static void claimed(void *user, const struct ck_slice *content, const struct ck_err *err)
+{
+    char status[16] = "";
+    struct ck_err e = CK_ERR_INIT;
+    if (!err) {
+        jscan_field_str(*content, "status", status, sizeof status);
+        if (strcmp(status, "ok"))
+            ck_fail(&e, 400, "bad_environment", "the kernel could not take over its environment or folder");
+    }
+    claim_step(user, e.status ? &e : err);
 }
 
 // Python text that gives a running kernel its environment and folder. JSON string literals as
@@ -134,6 +148,7 @@ static int claim_kernel(struct bridge *b, struct wait *w, const struct bop *op, 
 static int op_claim(struct bridge *b, struct conn *c, const struct bop *op, struct ck_err *err)
 {
     struct blimits limits = b->conf.limits;
+    struct ck_err e = CK_ERR_INIT;
     if (br_check_alive(b, err) || blimits_apply(&limits, op->limits, err))
         return -1;
     if (!b->pool)
@@ -147,14 +162,14 @@ static int op_claim(struct bridge *b, struct conn *c, const struct bop *op, stru
     struct wait *w = wait_new(b, c, op, err);
     if (!w)
         return -1;
-    if (!json_object_size(op->env) && !op->cwd[0]) {
-        claimed(w, &(struct ck_slice){(const uint8_t *)"{\"status\":\"ok\"}", 15}, NULL);
-        return 0;
-    }
-    if (claim_kernel(b, w, op, err)) {
-        free(w);
-        return -1;
-    }
+    json_t *guest = br_guest_limits(&limits);
+    bool own = json_object_size(op->env) || op->cwd[0];
+    w->open = 1u + own + (guest != NULL);
+    if (guest && ac_request(b->ac, guest, ck_slice("", 0), CLAIM_MS, limited, w, &e) < 0)
+        claim_step(w, &e);
+    if (own && claim_kernel(b, w, op, &e))
+        claim_step(w, &e);
+    claim_step(w, NULL);
     return 0;
 }
 
@@ -262,7 +277,7 @@ static void usage_answered(void *user, const json_t *answer, struct ck_slice pay
     (void)payload;
     if (!err)
         br_usage_read(&w->b->usage, answer);
-    json_t *u = err ? NULL : usage_json(&w->b->usage);
+    json_t *u = err ? NULL : br_usage_json(w->b);
     if (err)
         svc_reply_error(w->b->svc, w->to, err);
     else if (u && !ck_buf_add_str(&f, "\"usage\":") && !ck_json_dump(u, &f))

@@ -23,6 +23,7 @@ struct command {
     int64_t pid, timeout_ms, started_ms;
     uint64_t sent[2], dropped;
     bool starting, listed, orphan, collecting;
+    unsigned hits;     // CELL_HIT bits
     struct ck_buf end; // the final answer, while artifacts are looked for
 };
 
@@ -124,6 +125,10 @@ static void collected(void *user, struct ck_slice array, int64_t total)
     int bad = ck_buf_add_str(&f, ",\"artifacts\":") ||
               (fits ? ck_buf_add(&f, array.p, array.n) : ck_buf_add_str(&f, "[]")) ||
               ck_buf_printf(&f, ",\"artifacts_total\":%" PRId64, total);
+    if (br_disk_full(k->b))
+        k->hits |= CELL_HIT(CELL_HIT_DISK);
+    if (k->hits)
+        bad = bad || ck_buf_add_str(&f, ",\"limits_hit\":") || cell_hits_json(k->hits, &f);
     command_end(k);
     if (!bad)
         svc_reply(svc, to, ck_buf_slice(&f), NULL, 0);
@@ -142,6 +147,9 @@ static void command_exit(struct command *k, const json_t *push)
         bad |= ck_buf_printf(&k->end, ",\"signal\":%" PRId64, sig);
     bad |= ck_buf_printf(&k->end, ",\"timed_out\":%s,\"wall_ms\":%" PRId64 ",\"truncated_bytes\":%" PRIu64 "}",
                          timed_out ? "true" : "false", ck_mono_ms() - k->started_ms, k->dropped);
+    k->hits = k->dropped ? CELL_HIT(CELL_HIT_OUTPUT) : 0;
+    if (ck_json_int(push, "pids_refused", 0, NULL) > 0)
+        k->hits |= CELL_HIT(CELL_HIT_PIDS);
     struct ck_err err = CK_ERR_INIT;
     if (bad) {
         ck_fail(&err, 500, "no_memory", "no memory for an answer");
@@ -218,6 +226,9 @@ int br_command(struct bridge *b, struct conn *c, const struct bop *op, struct ck
     struct ck_slice in = op->frame.nparts > 1 ? ck_frame_part(&op->frame, 1) : ck_slice("", 0);
     if (br_check_alive(b, err))
         return -1;
+    if (b->conf.limits.command_max_ms && op->timeout_ms > b->conf.limits.command_max_ms)
+        return ck_fail(err, 400, "bad_field", "field \"timeout_s\" may be at most %" PRId64
+                       ": that is this server's maximum for a command", b->conf.limits.command_max_ms / 1000);
     if (in.n > AW_PAYLOAD_MAX)
         return ck_fail(err, 413, "stdin_too_large", "stdin of a command is limited to %d bytes; upload a file instead",
                        AW_PAYLOAD_MAX);

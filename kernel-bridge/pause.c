@@ -2,6 +2,7 @@
 // has sent is lost, then nothing is read any more; the VM is frozen and stays so; what this process
 // knows is written; then it ends. Until paused.json is on disk every failure leads back to a session
 // that goes on (PROTOCOL.md section 7).
+#include "common/ck_clean.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
@@ -75,14 +76,15 @@ static json_t *written_json(const struct written *w)
     return list;
 }
 
-static int meta_json(const struct bridge *b, struct ck_buf *out)
+static int meta_json(struct bridge *b, struct ck_buf *out)
 {
     const struct usage *u = &b->usage;
-    json_t *o = json_pack("{s:i,s:s,s:b,s:b,s:I,s:{s:I,s:I,s:I,s:I},s:o}", "version", 1, "seen", b->seen,
+    json_t *o = json_pack("{s:i,s:s,s:b,s:b,s:I,s:{s:I,s:I,s:I,s:I},s:o,s:o}", "version", 1, "seen", b->seen,
                           "usage_in_changes", b->usage_in_changes, "client_wrote", b->client_wrote, "last_activity_us",
                           (json_int_t)b->last_activity_us, "usage", "cpu_ms", (json_int_t)u->cpu_ms, "memory_bytes",
                           (json_int_t)u->memory_bytes, "peak_memory_bytes", (json_int_t)u->peak_memory_bytes,
-                          "disk_bytes", (json_int_t)u->disk_bytes, "written", written_json(&b->written));
+                          "disk_bytes", (json_int_t)u->disk_bytes, "account", br_account_json(b), "written",
+                          written_json(&b->written));
     int rc = o ? ck_json_dump(o, out) : -1;
     json_decref(o);
     return rc;
@@ -142,9 +144,10 @@ static int begin_leaving(struct bridge *b, struct ck_err *err)
 static void log_paused(struct bridge *b)
 {
     struct ev_tag tag = {.kind = EV_STATE, .class = EV_OTHER, .cell = "", .session = ""};
+    CK_CLEAN_JSON json_t *usage = br_usage_json(b);
     snprintf(b->shown, sizeof b->shown, "paused");
     b->shown_reason[0] = 0;
-    br_append(b, &tag, evb_state(evlog_next(b->log), ck_wall_us() / 1000, "paused", ""));
+    br_append(b, &tag, evb_state(evlog_next(b->log), ck_wall_us() / 1000, "paused", "", usage));
 }
 
 void br_pause_frozen(struct bridge *b, const struct ck_err *err)

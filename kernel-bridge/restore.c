@@ -62,6 +62,7 @@ static int read_history(struct bridge *b, struct ck_err *err)
     if (!e.status && strlen(seen) < sizeof b->frozen.seen)
         memcpy(b->frozen.seen, seen, strlen(seen) + 1); // later than the layer's: nothing is said twice
     br_usage_read(&b->usage, ck_json_obj(o, "usage", &e));
+    br_account_read(b, ck_json_obj(o, "account", &e));
     b->usage_in_changes = ck_json_bool(o, "usage_in_changes", false, &e);
     b->client_wrote = ck_json_bool(o, "client_wrote", false, &e);
     b->last_activity_us = ck_json_int(o, "last_activity_us", b->last_activity_us, &e);

@@ -131,6 +131,7 @@ static void take_over(struct bridge *b, bool loaded)
     b->origin = BR_OF_PAST;
     b->on_setup = rolled_back;
     end_present(b, why);
+    br_account_vm_goes(b);
     b->machine = b->life.next;
     b->life.next = NULL;
     ck_machine_close(old, loaded ? NULL : old_gone, b);

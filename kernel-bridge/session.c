@@ -1,5 +1,7 @@
 // The session as a whole: its state as clients see it, its log, its death and its end. Must never
 // leave a cell without an ending, nor a client without an answer, when the VM goes.
+#include "common/ck_clean.h"
+#include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
 #include "kernel-bridge/bridge.h"
@@ -16,8 +18,9 @@ int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
 {
     const struct blimits *l = &b->conf.limits;
     b->pool = b->conf.pool;
-    b->cpu_base = -1;
-    b->usage = (struct usage){-1, -1, -1, -1, -1};
+    b->base = b->usage = (struct usage){-1, -1, -1, -1, -1, -1, -1};
+    if (!b->pool)
+        br_account_begin(b);
     ck_uuid4(b->own_session);
     br_active(b);
     uv_timer_init(b->loop, &b->up.timer);
@@ -98,7 +101,8 @@ void br_state_event(struct bridge *b, const char *reason)
     snprintf(b->shown, sizeof b->shown, "%s", word);
     snprintf(b->shown_reason, sizeof b->shown_reason, "%s", reason);
     struct ev_tag tag = {.kind = EV_STATE, .class = EV_OTHER, .cell = "", .session = ""};
-    br_append(b, &tag, evb_state(evlog_next(b->log), ck_wall_us() / 1000, word, reason));
+    CK_CLEAN_JSON json_t *usage = br_usage_json(b);
+    br_append(b, &tag, evb_state(evlog_next(b->log), ck_wall_us() / 1000, word, reason, usage));
 }
 
 int br_check_alive(const struct bridge *b, struct ck_err *err)

@@ -56,6 +56,8 @@ static void finished(struct bridge *b)
     b->on_setup = NULL;
     frozen_free(&b->frozen);
     b->state = BR_READY;
+    if (!b->pool) // a pooled one is told when it is claimed
+        br_cpu_share(b);
     br_state_event(b, "");
     br_parked_flush(b);
     br_cells_dispatch(b);

@@ -4,6 +4,7 @@
 #pragma once
 #include "common/ck_buf.h"
 #include "common/ck_error.h"
+#include "vmm/cpu_share.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,6 +61,7 @@ struct ck_jail_opts {
     int nkeep;
     uint64_t memory_bytes;    // cgroup limit; 0 = no limit
     unsigned max_tasks;       // cgroup pids limit; 0 = 512
+    struct ck_cpu_group *cpu_group; // filled in by the step cgroup; NULL = not wanted
     uint64_t max_file_bytes;  // RLIMIT_FSIZE; 0 = 64 GiB
     uint32_t required;        // CK_JAIL_BIT of steps without which the start must fail
     uint32_t skip;            // CK_JAIL_BIT of steps not to try (operator's wish, tests)

@@ -36,6 +36,14 @@ static bool has(const char *dir, const char *name)
     return !ck_path(path, sizeof path, NULL, "%s/%s", dir, name) && !access(path, F_OK);
 }
 
+// The share of the processors is nobody's right and no condition: without it all have the same.
+static void open_weight(const char *dir, const char *file, unsigned usual, struct ck_cpu_group *out)
+{
+    char path[PATH_MAX];
+    if (!ck_path(path, sizeof path, NULL, "%s/%s", dir, file))
+        *out = (struct ck_cpu_group){open(path, O_WRONLY | O_CLOEXEC), usual};
+}
+
 struct want {
     const struct ck_jail_opts *o;
     const char *controller; // version 1: the one of this hierarchy; NULL = version 2
@@ -65,30 +73,37 @@ static bool try_v2(const char *base, struct want *w)
     }
     if (!has(dir, "memory.max") || !has(dir, "pids.max")) // refused in a group that has processes of its own
         put(base, "cgroup.subtree_control", "+memory +pids");
+    if (w->o->cpu_group && !has(dir, "cpu.weight"))
+        put(base, "cgroup.subtree_control", "+cpu");
     if (set_limit(dir, "pids.max", w->o->max_tasks ? w->o->max_tasks : MAX_TASKS_DEFAULT) ||
         set_limit(dir, "memory.max", w->o->memory_bytes) || put(dir, "cgroup.procs", "0")) {
         w->e = errno;
         rmdir(dir);
         return false;
     }
+    if (w->o->cpu_group)
+        open_weight(dir, "cpu.weight", 100, w->o->cpu_group);
     return true;
 }
 
 static bool try_v1(const char *base, struct want *w)
 {
     char dir[PATH_MAX];
-    bool memory = !strcmp(w->controller, "memory");
+    bool memory = !strcmp(w->controller, "memory"), cpu = !strcmp(w->controller, "cpu");
     if (make_group(base, w->o->id, dir)) {
         w->e = errno;
         return false;
     }
-    int bad = memory ? set_limit(dir, "memory.limit_in_bytes", w->o->memory_bytes)
-                     : set_limit(dir, "pids.max", w->o->max_tasks ? w->o->max_tasks : MAX_TASKS_DEFAULT);
+    int bad = cpu      ? 0
+              : memory ? set_limit(dir, "memory.limit_in_bytes", w->o->memory_bytes)
+                       : set_limit(dir, "pids.max", w->o->max_tasks ? w->o->max_tasks : MAX_TASKS_DEFAULT);
     if (bad || put(dir, "cgroup.procs", "0")) {
         w->e = errno;
         rmdir(dir);
         return false;
     }
+    if (cpu)
+        open_weight(dir, "cpu.shares", 1024, w->o->cpu_group);
     return true;
 }
 
@@ -113,6 +128,9 @@ enum ck_jail_result ck_jail_cgroup(struct ck_jail_ctx *c, char *reason, size_t r
         if (ck_cgroup_each_base(NULL, join, &w))
             return CK_JAIL_APPLIED;
     } else {
+        w.controller = "cpu";
+        if (c->o->cpu_group)
+            ck_cgroup_each_base(w.controller, join, &w);
         w.controller = "pids";
         bool pids = ck_cgroup_each_base(w.controller, join, &w);
         w.controller = "memory";

@@ -14,7 +14,7 @@ static void read_artifacts(const json_t *answer)
     CK_CLEAN_BUF struct ck_buf list = CK_BUF_INIT;
     if (!a)
         return;
-    artifacts_read(answer, &(struct artifacts_for){"ID", "/p", NULL, ARTIFACTS_MAX}, a);
+    artifacts_read(answer, &(struct artifacts_for){"ID", "/p", NULL, ARTIFACTS_MAX, 1 << 30}, a);
     if (a->n > ARTIFACTS_MAX || a->total < a->n || artifacts_array(a, &list) || !ck_json_valid(list.p, list.n, NULL))
         abort();
     artifacts_free(a);

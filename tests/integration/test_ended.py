@@ -65,7 +65,7 @@ def check(first, second, status, exit_code, why):
     a, b = first.finished(), second.finished()
     for c in (a, b):
         assert WHOLE <= set(c) <= WHOLE | {"ended_by", "detail"}, sorted(WHOLE ^ set(c))
-        assert set(c["usage"]) == {"wall_ms", "cpu_ms", "peak_memory_bytes"}
+        assert set(c["usage"]) == {"wall_ms", "cpu_ms", "peak_memory_bytes", "disk_bytes"}
         assert set(c["truncated"]) == {"stdout_bytes", "stderr_bytes", "displays", "display_bytes"}
         assert (c["status"], c["exit_code"]) == (status, exit_code), c
         assert c["error"] is None and c["artifacts"] == [] and c["artifacts_total"] == 0

@@ -97,7 +97,7 @@ static void artifacts_have_what_the_contract_says(void **state)
         "\"mime\":\"image/png\",\"sha256\":\"ab\"},{\"path\":\"/x\",\"size\":0,\"change\":\"changed\"}],\"count\":17}",
         0, NULL);
     struct artifacts *a = calloc(1, sizeof *a);
-    artifacts_read(answer, &(struct artifacts_for){"ID", "/base", NULL, 200}, a);
+    artifacts_read(answer, &(struct artifacts_for){"ID", "/base", NULL, 200, INT64_MAX}, a);
     assert_int_equal(a->n, 2);
     assert_int_equal(a->total, 17);
     struct ck_buf b = CK_BUF_INIT;
@@ -132,12 +132,12 @@ static void artifacts_that_are_not_are_left_out(void **state)
         char text[200];
         snprintf(text, sizeof text, "{\"files\":[%s],\"count\":\"many\"}", bad[i]);
         json_t *j = json_loads(text, 0, NULL);
-        artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 200}, a);
+        artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 200, INT64_MAX}, a);
         assert_int_equal(a->n, 0);
         json_decref(j);
     }
     json_t *j = json_loads("{\"files\":{\"a\":1}}", 0, NULL);
-    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 200}, a);
+    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 200, INT64_MAX}, a);
     assert_int_equal(a->n, 0);
     assert_int_equal(a->total, 0);
     json_decref(j);
@@ -152,11 +152,11 @@ static void at_most_so_many_are_listed(void **state)
     for (int i = 0; i < 500; i++)
         json_array_append_new(files, json_pack("{s:s,s:i,s:s}", "path", "/a", "size", 1, "change", "created"));
     struct artifacts *a = calloc(1, sizeof *a);
-    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 10000}, a);
+    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 10000, INT64_MAX}, a);
     assert_int_equal(a->n, ARTIFACTS_MAX);
     assert_int_equal(a->total, 500);
     artifacts_free(a);
-    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 3}, a);
+    artifacts_read(j, &(struct artifacts_for){"ID", "", NULL, 3, INT64_MAX}, a);
     assert_int_equal(a->n, 3);
     artifacts_free(a);
     free(a);
@@ -172,7 +172,7 @@ static void what_a_client_wrote_is_no_artifact_until_a_cell_changes_it(void **st
         json_loads("{\"files\":[{\"path\":\"/home/user/up.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"},"
                    "{\"path\":\"/home/user/out.csv\",\"size\":3,\"mtime_ns\":7,\"change\":\"created\"}],\"count\":2}",
                    0, NULL);
-    struct artifacts_for f = {"ID", "", w, 200};
+    struct artifacts_for f = {"ID", "", w, 200, INT64_MAX};
     written_add(w, "up.csv", 3, 7);
     artifacts_read(j, &f, a);
     assert_int_equal(a->n, 1);

@@ -25,6 +25,7 @@ static json_t *finished(const struct cout *c, enum cell_status status)
                            .wall_ms = 5,
                            .cpu_ms = -1,
                            .peak_memory_bytes = 7,
+                           .disk_bytes = 9,
                            .ended_by = "",
                            .detail = ""};
     struct ck_buf b = CK_BUF_INIT;
@@ -57,7 +58,7 @@ static void the_finished_cell_is_what_the_contract_says(void **state)
                    "\"stdout\":\"540\\n\",\"stderr\":\"w\",\"result\":{\"text/plain\":\"1\"},"
                    "\"displays\":[{\"data\":{\"image/png\":\"iV\"},\"metadata\":{\"m\":1}}],\"error\":null,"
                    "\"artifacts\":[],\"artifacts_total\":0,"
-                   "\"usage\":{\"wall_ms\":5,\"cpu_ms\":null,\"peak_memory_bytes\":7},"
+                   "\"usage\":{\"wall_ms\":5,\"cpu_ms\":null,\"peak_memory_bytes\":7,\"disk_bytes\":9},"
                    "\"truncated\":{\"stdout_bytes\":0,\"stderr_bytes\":0,\"displays\":0,\"display_bytes\":0}}",
                    0, NULL);
     assert_true(json_equal(j, want));

@@ -171,11 +171,40 @@ static void bad_files_are_named(void **state)
     assert_non_null(strstr(err.text, "/nonexistent/x"));
 }
 
+static void a_limit_is_a_default_and_perhaps_a_maximum(void **state)
+{
+    (void)state;
+    char *env[] = {(char[]){"CELLKEEP_LIMIT_DISK_MB=500:1000"}, NULL};
+    write_file("{\"limit_pids\": 64, \"limit_output_mb\": \"2:4\"}");
+    assert_int_equal(load(env, 4, "--config", file, "--limit-open-files", "1000:2000"), 0);
+    assert_int_equal(c.caps[CAP_PIDS].usual, 64);
+    assert_int_equal(c.caps[CAP_PIDS].max, 1024);
+    assert_int_equal(c.caps[CAP_OUTPUT_MB].max, 4);
+    assert_int_equal(c.caps[CAP_DISK_MB].usual, 500);
+    assert_int_equal(c.caps[CAP_OPEN_FILES].max, 2000);
+    assert_int_equal(c.caps[CAP_MESSAGE_MB].max, 104);
+    config_free(&c);
+    char *none[] = {NULL};
+    assert_int_equal(load(none, 4, "--limit-pids", "2000", "--max-message-mb", "3"), 0);
+    assert_int_equal(c.caps[CAP_PIDS].max, 2000); // a default above the maximum raises it
+    assert_int_equal(c.caps[CAP_MESSAGE_MB].usual, 3);
+    config_free(&c);
+    refused("--limit-pids", "8", "must be N or N:MAXIMUM, whole numbers from 32 to 4096");
+    refused("--limit-pids", "64:32", "N:MAXIMUM");
+    refused("--limit-pids", "64:", "N:MAXIMUM");
+    refused("--limit-pids", "64:128x", "N:MAXIMUM");
+    refused("--limit-pids", ":64", "N:MAXIMUM");
+    refused("--limit-pids", "64:100000", "N:MAXIMUM");
+    assert_int_equal(load(none, 4, "--cell-timeout-s", "10", "--max-cell-timeout-s", "5"), -1);
+    assert_non_null(strstr(err.text, "more than max-cell-timeout-s"));
+}
+
 static void the_usage_names_every_setting(void **state)
 {
     (void)state;
     const char *const some[] = {"--host", "--port", "--token", "--state-dir", "--cache-dir", "--accel", "--memory-mb", "--pool-size",
-                                "--max-sessions", "--allow-origin", "--tls-cert", "--tls-key", "--base-url", "--on-exit", "--config"};
+                                "--max-sessions", "--allow-origin", "--tls-cert", "--tls-key", "--base-url", "--on-exit", "--limit-pids N[:MAX]",
+                                "--log-level", "--config"};
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++)
         assert_non_null(strstr(config_usage(), some[i]));
 }
@@ -205,6 +234,7 @@ int main(void)
         cmocka_unit_test(a_refused_token_is_not_repeated),
         cmocka_unit_test(a_missing_value_and_help_are_told_apart),
         cmocka_unit_test(bad_files_are_named),
+        cmocka_unit_test(a_limit_is_a_default_and_perhaps_a_maximum),
         cmocka_unit_test(the_usage_names_every_setting),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

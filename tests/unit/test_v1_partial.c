@@ -83,7 +83,7 @@ static void test_nothing_seen_has_the_whole_shape(void **state)
     is(o, "error", "null");
     is(o, "artifacts", "[]");
     is(o, "artifacts_total", "0");
-    is(o, "usage", "{\"wall_ms\":12,\"cpu_ms\":null,\"peak_memory_bytes\":null}");
+    is(o, "usage", "{\"wall_ms\":12,\"cpu_ms\":null,\"peak_memory_bytes\":null,\"disk_bytes\":null}");
     is(o, "truncated", "{\"stdout_bytes\":0,\"stderr_bytes\":0,\"displays\":0,\"display_bytes\":0}");
     is(o, "detail", "\"why \\\"so\\\"\"");
 }

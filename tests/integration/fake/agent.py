@@ -87,6 +87,7 @@ class Agent(threading.Thread):
         self.handles = {}
         self.said = {}  # operation -> what is answered to it whatever was asked: say:OP:JSON
         self.kernel_env = {}
+        self.limits = {}
         self.commands = iter(range(5000, 1 << 30))
 
     def frozen(self):
@@ -220,11 +221,22 @@ class Agent(threading.Thread):
         if "changes_lie" in self.lies:
             return {"files": [{"path": "../../etc/passwd", "size": -1, "mtime_ns": "x", "change": 7, "mime": None}] * 300,
                     "count": "many"}, b""
-        return self.tree.changes(), b""
+        found = self.tree.changes()
+        told = [lie for lie in self.lies if lie.startswith("usage:")]  # usage:NAME=N&NAME=N of the next look
+        if told:
+            self.lies.discard(told[0])
+            found["usage"] = {k: int(v) for k, v in (p.split("=") for p in told[0][6:].split("&"))}
+        return found, b""
 
     def op_usage(self, h, payload):
         return {"cpu_ms": 1234, "memory_bytes": 50 << 20, "peak_memory_bytes": 60 << 20, "disk_bytes": 1 << 20,
                 "disk_free_bytes": 1 << 30}, b""
+
+    def op_limits(self, h, payload):
+        if "no-limits" in self.lies:  # an agent of before there were any
+            raise Refused(400, "unknown_op", "the agent knows no such operation")
+        self.limits = {k: h[k] for k in ("pids", "open_files", "disk_bytes") if k in h}
+        return {"ok": True}, b""
 
     def op_stat(self, h, payload):
         return {"stat": self.tree.stat(h["path"])}, b""

@@ -524,6 +524,7 @@ COMMANDS = {
     "lateidle": lambda k, ms: setattr(k, "silent_end", "late" + ms), # lateidle:MS after its reply
     "noreply": c_end("noreply"), "noidle": c_end("noidle"),          # the cell's end is not told in full
     "agent": lambda k, *what: k.machine.agent.misbehave(":".join(what)),  # agent:WHAT see agent.py
+    "limits": lambda k: k.stream(json.dumps(k.machine.agent.limits) + "\n"),  # that the guest was given
     "env": lambda k, name: k.stream("%s\n" % k.machine.agent.kernel_env.get(name, "")),
     "pid": lambda k: k.stream("%d\n" % k.pid),
     "key": lambda k: k.stream("%s\n" % ("template" if k.key == b"template" else "personalised")),

@@ -1,0 +1,101 @@
+"""Limits in a real machine: what a cell that runs into one gets, what the next session does not notice."""
+import os
+
+import pytest
+
+from harness.life import done, pause
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def small(gateway):
+    """One session with little of everything."""
+    api = gateway.client(timeout=150)
+    sid = api.create(limits={"disk_mb": 100, "pids": 64, "open_files": 300, "cpu_weight": 50})
+    yield sid
+    api.delete("/v1/sessions/" + sid)
+
+
+def test_a_full_disk_is_told_by_cell_command_and_upload(api, small):
+    c = api.cell(small, "open('/home/user/big', 'wb').write(bytes(150 << 20))")
+    assert c["status"] == "error" and "No space left" in c["error"]["evalue"] and c["limits_hit"] == ["disk_mb"], c
+    assert 90 * MIB < c["usage"]["disk_bytes"] <= 100 * MIB
+    assert api.session(small)["usage"]["disk_bytes"] == c["usage"]["disk_bytes"]
+    r = api.post("/v1/sessions/%s/commands" % small, {"cmd": "head -c 9000000 /dev/zero > more"}).json()
+    assert r["exit_code"] == 1 and r["limits_hit"] == ["disk_mb"], r
+    r = api.request("PUT", api.file_path(small, "/home/user/up"), os.urandom(9 * MIB))
+    assert r.status == 507 and r.json()["reason"] == "disk_full"
+    c = api.cell(small, "import os\nos.remove('/home/user/big')\nopen('/home/user/f', 'wb').write(bytes(9 << 20))")
+    assert c["status"] == "ok" and "limits_hit" not in c
+
+
+def test_processes_are_refused_and_the_kernel_goes_on(api, small):
+    c = api.cell(small, """
+import subprocess
+begun = []
+try:
+    for _ in range(100):
+        begun.append(subprocess.Popen(['sleep', '60']))
+except OSError as e:
+    print(type(e).__name__, len(begun) < 64)
+for p in begun:
+    p.kill(); p.wait()
+""", timeout=140)
+    assert c["stdout"] == "BlockingIOError True\n" and c["limits_hit"] == ["pids"], c
+    c = api.cell(small, "print(subprocess.run(['echo', 'fine'], capture_output=True).stdout)")
+    assert c["stdout"] == "b'fine\\n'\n" and "limits_hit" not in c
+    r = api.post("/v1/sessions/%s/commands" % small,
+                 {"cmd": "for i in $(seq 200); do sleep 30 & done; echo all", "timeout_s": 60}).json()
+    assert r["limits_hit"] == ["pids"] and "all" not in r["stdout"], r
+
+
+def test_open_files_are_bounded_in_kernels_and_commands(api, small):
+    code = "import resource\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    assert api.cell(small, code)["stdout"] == "(300, 300)\n"
+    c = api.cell(small, "fs = [open('/dev/null') for _ in range(400)]")
+    assert c["status"] == "error" and "Too many open files" in c["error"]["evalue"]
+    r = api.post("/v1/sessions/%s/commands" % small, {"cmd": "ulimit -Hn"}).json()
+    assert r["stdout"] == "300\n"
+
+
+def test_limits_hold_for_a_fresh_kernel_and_after_a_pause(api, small):
+    code = ("import resource\nprint(resource.getrlimit(resource.RLIMIT_NOFILE)[1], open('/sys/fs/cgroup/user/pids.max').read(), "
+            "__import__('shutil').disk_usage('/').free < 100 << 20)")
+    assert api.post("/v1/sessions/%s/restart" % small, {}, timeout=150).status == 200
+    assert api.cell(small, code)["stdout"].split() == ["300", "256", "True"]
+    pause(api, small)
+    done(api, small, "resume")
+    assert api.cell(small, code)["stdout"].split() == ["300", "256", "True"]
+
+
+def test_the_share_of_the_processors_is_set_on_the_host(gateway, api, small, session):
+    shares = {}
+    for sid in (small, session):
+        qemu = gateway.qemu_pid(sid)
+        group = "/sys/fs/cgroup/cpu/cellkeep-" + sid  # version 1; else what else there is
+        files = [group + "/cpu.shares", "/sys/fs/cgroup/cellkeep-%s/cpu.weight" % sid]
+        found = next((f for f in files if os.path.exists(f)), None)
+        if found:
+            with open(found) as f:
+                shares[sid] = int(f.read())
+            with open(os.path.join(os.path.dirname(found), "cgroup.procs")) as f:
+                assert qemu in map(int, f.read().split())
+        else:
+            shares[sid] = 100 / 1.25 ** os.getpriority(os.PRIO_PROCESS, qemu)
+    assert shares[small] == pytest.approx(shares[session] / 2, rel=0.1), shares
+
+
+def test_the_host_counts_what_a_session_uses(api, session):
+    before = api.session(session)["usage"]
+    c = api.cell(session, "import time\nend = time.process_time() + 2\nwhile time.process_time() < end:\n    pass")
+    after = api.session(session)["usage"]
+    assert c["usage"]["cpu_ms"] >= 1500
+    assert after["vm_cpu_ms"] - before["vm_cpu_ms"] >= 1500 and after["cells"] == {"ok": 1}
+    assert after["cell_wall_ms"] >= c["usage"]["wall_ms"] and after["wall_ms"] >= before["wall_ms"]
+
+
+def test_another_session_has_what_is_usual(api, session):
+    c = api.cell(session, "import resource, shutil\nprint(resource.getrlimit(resource.RLIMIT_NOFILE)[1], "
+                          "shutil.disk_usage('/').free > 1 << 30)")
+    assert c["stdout"] == "65536 True\n"
