@@ -170,7 +170,8 @@ struct bridge {
         char ended_by[16], detail[320];
         int64_t timeout_ms;
     } wound;
-    int64_t interrupt_until;    // an interrupt is on its way: no cell begins until it arrived, or then
+    unsigned interrupts;        // on their way: nothing that may run code is given to the kernel until all arrived,
+    int64_t interrupt_until;    // or until then. 0 = none
     int64_t interrupt_again_at; // for a cell whose interrupt may have come too early
     int64_t changes_until;      // the active cell does not wait longer for its artifacts
     // (all 0 = not)

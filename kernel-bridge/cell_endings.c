@@ -9,22 +9,34 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define INTERRUPT_MS 1500  // for an answer; the next cell waits for it
+#define INTERRUPT_MS 1500  // for the next answer; cells and messages wait for it
 #define PROBE_MS 60000     // a cell that holds Python's lock may keep a kernel from answering for long
 
 // --- interrupts -----------------------------------------------------------------------------------
 
 void br_interrupt_sent(struct bridge *b)
 {
+    b->interrupts++;
     b->interrupt_until = ck_mono_ms() + INTERRUPT_MS;
     br_retime(b);
+}
+
+static void all_arrived(struct bridge *b)
+{
+    b->interrupts = 0;
+    b->interrupt_until = 0;
+    if (br_kernel_ready(b))
+        br_parked_flush(b);
 }
 
 void br_interrupt_arrived(struct bridge *b)
 {
     if (!b->interrupt_until)
         return;
-    b->interrupt_until = 0;
+    if (--b->interrupts)
+        b->interrupt_until = ck_mono_ms() + INTERRUPT_MS;
+    else
+        all_arrived(b);
     br_retime(b);
     br_cells_dispatch(b);
 }
@@ -213,6 +225,7 @@ void br_endings_reset(struct bridge *b)
 {
     b->wound.id[0] = 0;
     b->restart_done = false;
+    b->interrupts = 0;
     b->doomed_until = b->interrupt_until = b->interrupt_again_at = 0;
 }
 
@@ -249,7 +262,7 @@ void br_tick(uv_timer_t *t)
     if (b->interrupt_again_at && now >= b->interrupt_again_at)
         interrupt_again(b);
     if (b->interrupt_until && now >= b->interrupt_until)
-        b->interrupt_until = 0;
+        all_arrived(b);
     if (b->changes_until && now >= b->changes_until)
         br_changes_give_up(b);
     if (b->doomed_until && now >= b->doomed_until)

@@ -1,6 +1,7 @@
 // From Jupyter clients to the kernel: their messages go on verbatim, signed anew. While a fresh
 // kernel starts they are parked, within bounds: a client that has just reconnected must not lose the
-// kernel_info request that it waits for.
+// kernel_info request that it waits for. So are those of the shell channel while an interrupt is on its
+// way, which is meant for what was there before them.
 #include "common/ck_json.h"
 #include "common/ck_time.h"
 #include "kernel-bridge/bridge.h"
@@ -36,7 +37,7 @@ static int park(struct bridge *b, const struct bop *op, struct ck_err *err)
     size_t total = (size_t)(last.p + last.n - start);
     if (b->parked_n == BR_PARKED_MAX || b->parked_bytes + total > BR_PARKED_BYTES_MAX)
         return ck_fail(err, 503, "kernel_starting",
-                       "a fresh kernel is starting and too many messages wait for it already");
+                       "a fresh kernel is starting, or an interrupt is on its way, and too many messages wait already");
     struct ck_blob *copy = ck_blob_new(total);
     if (!copy)
         return ck_fail(err, 500, "no_memory", "no memory to keep a message for the kernel");
@@ -88,7 +89,8 @@ int br_jupyter_send(struct bridge *b, const struct bop *op, struct consumer *fro
         if (from && head.session[0] && cons_learn(b->cons, from, head.session, &seq) > 0)
             conn_backfill(conn, head.session, seq);
     }
-    return br_kernel_ready(b) ? forward(b, op, err) : park(b, op, err);
+    bool wait = op->channel == JW_SHELL && b->interrupt_until;
+    return br_kernel_ready(b) && !wait ? forward(b, op, err) : park(b, op, err);
 }
 
 void br_parked_flush(struct bridge *b)

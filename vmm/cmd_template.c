@@ -48,8 +48,11 @@ static int print_json(const struct ck_template *t, const struct ck_accel_choice 
 }
 
 // For the gateway, which tells its user in its own name.
+// Its reader may have been ended by the same Ctrl-C: that is said to the person too.
 static int fail_json(const struct ck_err *err)
 {
+    if (!strcmp(err->reason, "interrupted"))
+        fprintf(stderr, "template: %s\n", err->text);
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     CK_CLEAN_JSON json_t *j = json_pack("{s:{s:s,s:s}}", "error", "reason", err->reason, "message", err->text);
     if (j && !ck_json_dump(j, &b))

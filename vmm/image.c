@@ -79,11 +79,13 @@ int ck_image_load(const char *dir, struct ck_image *out, struct ck_err *err)
         return -1;
     if (stat(path, &st))
         return ck_fail_errno(err, errno, 500, "bad_image", "the guest image is not complete (%s), run `cellkeep image build`", path);
-    out->built_s = st.st_mtime;
     CK_CLEAN_JSON json_t *sizes = NULL;
     if (read_json(path, &sizes, &out->own, err) || need_file(out->dir, sizes, "root.erofs", &out->root_bytes, err) ||
         need_file(out->dir, sizes, "vmlinuz", NULL, err) || need_file(out->dir, sizes, "initrd", NULL, err))
         return -1;
+    if (ck_path(path, sizeof path, err, "%s/initrd", out->dir))
+        return -1;
+    out->built_s = stat(path, &st) ? 0 : st.st_mtime; // image.json is touched whenever it is used, the root may be older
     return 0;
 }
 

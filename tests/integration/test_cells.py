@@ -1,5 +1,6 @@
 """Cells through the cell API: what they return, how they end, and what the next one then sees."""
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -373,6 +374,17 @@ def test_an_interrupt_is_called_an_interrupt_whenever_it_comes(api, session, rac
         out = end(30)
         assert out.get("status") == "interrupted" and out["exit_code"] == 130 and out["ended_by"] == "interrupt", out
         assert api.cell(session, "print:x")["status"] == "ok"  # it was not meant for this one
+
+
+def test_interrupts_sent_together_leave_the_next_cell_alone(api, session):
+    api.cell(session, "late:150")
+    end = when_busy(api, session, "print:begun\nsleep:60000")
+    after = in_background(api, session, "sleep:1500\nprint:after")
+    with ThreadPoolExecutor(5) as pool:
+        assert set(pool.map(lambda _: api.post("/v1/sessions/%s/interrupt" % session).status, range(5))) == {200}
+    assert end(30)["status"] == "interrupted"
+    c = after(30)
+    assert c["status"] == "ok" and c["stdout"] == "after\n", c
 
 
 @pytest.mark.parametrize("race", ["lag:400", "slowstart:400", "print:no race"])

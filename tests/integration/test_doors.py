@@ -79,6 +79,15 @@ def test_interrupt_by_rest_and_by_message(api, session, sock):
         assert reply(got)["ename"] == "KeyboardInterrupt"
 
 
+def test_an_interrupt_at_rest_does_not_reach_the_cell_behind_it(api, session, sock):
+    api.cell(session, "late:300")
+    for _ in range(3):
+        sock.send("interrupt_request", {}, channel="control")
+        sock.send("interrupt_request", {}, channel="control")
+        got = sock.until_done(sock.send("execute_request", {"code": "sleep:900\nprint:whole", "silent": False}), 30)
+        assert reply(got)["status"] == "ok" and stdout(got) == "whole\n", reply(got)
+
+
 def test_other_requests_are_answered(sock):
     for kind, content in (("kernel_info_request", {}), ("complete_request", {"code": "x", "cursor_pos": 1}),
                           ("is_complete_request", {"code": "x"}), ("history_request", {}), ("comm_info_request", {})):

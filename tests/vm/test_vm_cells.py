@@ -84,6 +84,17 @@ def test_an_error_keeps_its_traceback(api, shared):
     assert "1 / 0" in plain and "\x1b" not in plain
 
 
+def test_an_error_in_a_long_library_shows_its_lines_without_parsing_all_of_it(api, session):
+    api.cell(session, "import pandas, pandas.core.frame as frame, json.decoder as short\nd = pandas.DataFrame({'a': [1]})")
+    error = api.cell(session, "d['nope']")["error"]
+    assert error["ename"] == "KeyError" and "'nope'" in error["evalue"], error
+    text = "\n".join(error["traceback_plain"])
+    assert "core/frame.py:" in text and "self.columns.get_loc(key)" in text and "d['nope']" in text, text
+    c = api.cell(session, "from executing import Source\n"
+                 "print([Source.for_filename(m.__file__).tree is None for m in (frame, short)])")
+    assert c["stdout"] == "[True, False]\n", c
+
+
 def test_stderr_and_stdout_are_apart(api, shared):
     c = ok(api.cell(shared, "import sys\nprint('out')\nprint('err', file=sys.stderr)"))
     assert c["stdout"] == "out\n" and c["stderr"] == "err\n"

@@ -48,6 +48,7 @@ class Kernel:
         self.returns = False                  # from a layer: says nothing before it is personalised
         self.signalled = threading.Event()    # SIGINT or an interrupt_request
         self.ignores = set()                  # "message", "signal": interrupts that this cell ignores
+        self.late = 0                         # seconds until an interrupt_request is served
         self.parent = {}
         self.cell_ids = [b""]                 # routing identity of the running request
         self.iopub_lock = threading.Lock()
@@ -190,6 +191,7 @@ class Kernel:
     def control_request(self, ids, header, content):
         kind = header["msg_type"]
         if kind == "interrupt_request":
+            time.sleep(self.late)
             self.interrupt("message")
             self.reply("control", ids, "interrupt_reply", {"status": "ok"}, header)
         elif kind == "shutdown_request":
@@ -496,6 +498,7 @@ COMMANDS = {
     "flood": c_flood,                                                # flood:MESSAGES:BYTES of stdout
     "huge": lambda k, n: k.stream("h" * int(n)),                      # huge:BYTES in one message
     "count": c_count,                                                # count:N:MS  0..N-1, MS apart
+    "late": lambda k, ms: setattr(k, "late", int(ms) / 1000),         # late:MS, each interrupt_request from now on
     "sleep": lambda k, ms: k.wait(int(ms) / 1000),                    # sleep:MS, an interrupt ends it
     "hang": c_hang,                                                  # hang[:message+signal] ignores these
     "deaf": c_deaf,                                                  # deaf:MS  ignores interrupts, then goes on
