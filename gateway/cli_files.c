@@ -91,6 +91,8 @@ int cli_save_artifacts(struct cli_client *c, const char *session, const json_t *
         // A file that the code removed again, or that a later cell holds, is no reason to lose the others.
         if (save_one(c, session, path, dir, err) && err->status != 404 && err->status != 409)
             return -1;
+        if (!err->status && json_is_true(json_object_get(a, "partial")))
+            fputs("cellkeep: it was still being written, and is not complete\n", stderr);
         memset(err, 0, sizeof *err);
     }
     return 0;

@@ -5,6 +5,7 @@
 #include "common/ck_buf.h"
 #include "common/ck_clean.h"
 #include "common/ck_fs.h"
+#include "common/ck_ignore.h"
 #include "common/ck_jailnames.h"
 #include "common/ck_json.h"
 #include "common/ck_log.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { K_TEXT, K_PATH, K_INT, K_MS, K_BOOL, K_ACCEL, K_ON_EXIT, K_BASE_URL, K_LOG_LEVEL, K_JAIL, K_CAP };
+enum kind { K_TEXT, K_PATH, K_INT, K_MS, K_BOOL, K_ACCEL, K_ON_EXIT, K_BASE_URL, K_LOG_LEVEL, K_JAIL, K_CAP, K_PATTERNS };
 enum source { FROM_FILE, FROM_ENV, FROM_OPTION };
 
 struct setting {
@@ -58,6 +59,7 @@ static const struct setting SETTINGS[] = {
     {"qemu", K_PATH, AT(qemu), 0, 0, "FILE", "qemu-system-x86_64 (found in PATH)"},
     {"require-jail", K_JAIL, AT(require_jail), 0, 0, "all|STEP,…", "steps of the jail (see doctor) without which nothing runs (none)"},
     {"web-dir", K_PATH, AT(web_dir), 0, 0, "DIR", "bundle of the web front-end (found beside the program)"},
+    {"artifact-ignore", K_PATTERNS, AT(artifact_ignore), 0, 0, "A,B", "folders whose files are no artifacts, * and ? allowed (.cache, __pycache__, site-packages and more)"},
     {"env-allow", K_TEXT, AT(env_allow), 0, 0, "A,B", "variables besides KERNEL_* that Jupyter clients may set (none)"},
     {"default-kernel-name", K_TEXT, AT(default_kernel_name), 0, 0, "NAME", "kernel of Jupyter clients that name none (python3)"},
     {"list-kernels", K_BOOL, AT(list_kernels), 0, 1, "yes|no", "let Jupyter clients list kernels and sessions (yes)"},
@@ -183,6 +185,15 @@ static int set_word(const struct setting *s, void *field, enum source from, cons
 }
 
 // A list of the jail's steps, or "all".
+static int set_patterns(const struct setting *s, char **field, enum source from, const char *value, struct ck_err *err)
+{
+    struct ck_err bad = CK_ERR_INIT;
+    CK_CLEAN_JSON json_t *list = ck_ignore_split(value);
+    if (ck_ignore_check(list, s->name, &bad))
+        return invalid(s, from, value, "must be a list with commas of at most 64 names of folders, of 1 to 128 bytes without \"/\"", err);
+    return set_text(field, value, err);
+}
+
 static int set_jail(const struct setting *s, char **field, enum source from, const char *value, struct ck_err *err)
 {
     char want[400];
@@ -239,6 +250,8 @@ static int set(struct config *c, const struct setting *s, enum source from, cons
         return set_cap(s, field, from, value, err);
     case K_JAIL:
         return set_jail(s, field, from, value, err);
+    case K_PATTERNS:
+        return set_patterns(s, field, from, value, err);
     case K_INT:
     case K_MS:
         return set_number(s, field, from, value, err);
@@ -460,6 +473,7 @@ void config_free(struct config *c)
     free(c->web_dir);
     free(c->log_level);
     free(c->env_allow);
+    free(c->artifact_ignore);
     free(c->require_jail);
     free(c->default_kernel_name);
     memset(c, 0, sizeof *c);

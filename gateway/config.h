@@ -37,6 +37,7 @@ struct config {
     char *web_dir;      // NULL = found beside the program
     char *log_level;
     char *require_jail; // steps of the jail without which no session starts: "all" or a list with commas; or NULL
+    char *artifact_ignore; // patterns of folders without artifacts, "A,B"; NULL = the usual ones
     char *env_allow;    // variables beyond KERNEL_* that a Jupyter client may set for its kernel:
                         // names separated by commas; NULL = none
     char *default_kernel_name; // what a Jupyter client gets that names no kernel

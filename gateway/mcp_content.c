@@ -169,9 +169,10 @@ static void add_link(json_t *result, const json_t *a, const struct mcp_origin *o
     json_int_t size = (json_int_t)ck_json_int(a, "size", 0, NULL);
     CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
     bool shown = json_object_get(a, "display") != NULL; // its picture is there already
+    bool partial = json_is_true(json_object_get(a, "partial"));
     if (!origin->links || shown) {
-        if (!ck_buf_printf(&b, "%s file %s (%s, %lld bytes%s)", change, path, mime, (long long)size,
-                           shown ? ", a picture shown above" : ""))
+        if (!ck_buf_printf(&b, "%s file %s (%s, %lld bytes%s%s)", change, path, mime, (long long)size,
+                           shown ? ", a picture shown above" : "", partial ? ", still being written" : ""))
             mcp_add_text(result, (const char *)b.p, b.n);
         return;
     }
@@ -179,6 +180,9 @@ static void add_link(json_t *result, const json_t *a, const struct mcp_origin *o
         return;
     add(result, json_pack("{s:s,s:s#,s:s,s:s,s:I,s:s}", "type", "resource_link", "uri", (const char *)b.p, (int)b.n,
                           "name", *name ? name : path, "mimeType", mime, "size", size, "description", path));
+    b.n = 0;
+    if (partial && !ck_buf_printf(&b, "%s is still being written: what it holds now is not all of it", path))
+        mcp_add_text(result, (const char *)b.p, b.n);
 }
 
 static void add_artifacts(json_t *result, const json_t *list, int64_t total, const struct mcp_origin *origin)

@@ -54,6 +54,7 @@ struct session_spec { // every pointer is borrowed during the call; NULL = defau
     const json_t *env;         // {NAME: text} for the kernel; checked by the caller's door, bounded here
     const json_t *timeouts;    // {cell_s, idle_s, delete_s}
     const json_t *limits;      // see caps.h; not checked yet
+    const json_t *artifact_ignore; // patterns (common/ck_ignore.h); NULL = the gateway's
     const json_t *metadata;    // at most 64 KiB as text
     const char *cwd;           // NULL = /home/user
     const char *owner;         // id of a token; NULL or "" = the gateway's own

@@ -1,6 +1,7 @@
 // Validation of session fields, the same for every door.
 #include "gateway/registry_check.h"
 
+#include "common/ck_ignore.h"
 #include "common/ck_utf8.h"
 
 #include <string.h>
@@ -93,7 +94,8 @@ int check_spec(const struct session_spec *spec, struct ck_err *err)
     if (spec->cwd && (*spec->cwd != '/' || strlen(spec->cwd) > CWD_MAX || has_control(spec->cwd)))
         return bad(err, "cwd", "an absolute path");
     if ((spec->name && check_name(spec->name, err)) || (spec->metadata && check_metadata(spec->metadata, err)) ||
-        (spec->timeouts && check_timeouts(spec->timeouts, err)) || (spec->env && check_env(spec->env, err)))
+        (spec->timeouts && check_timeouts(spec->timeouts, err)) || (spec->env && check_env(spec->env, err)) ||
+        (spec->artifact_ignore && ck_ignore_check(spec->artifact_ignore, "artifact_ignore", err)))
         return -1;
     return 0;
 }

@@ -1,6 +1,7 @@
 // Making a session: (which template ->) a bridge from the pool, or one launched for it -> claim -> a row in the database -> in the list. Only then
 // does the caller hear of it, so that a gateway that is killed in between leaves nothing that a client
 // was told of. A pooled bridge that turns out to be dead is replaced by another.
+#include "common/ck_ignore.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
 #include "gateway/bridge_end.h"
@@ -29,7 +30,7 @@ struct creation {
     bool own;            // is of the gateway's template, which the pool has; from is not used
     struct layer_origin from;
     uv_work_t work;
-    json_t *env, *timeouts, *metadata;
+    json_t *env, *timeouts, *metadata, *artifact_ignore;
     struct caps caps;
     struct bridge_proc *b;
     struct entry *entry;
@@ -46,6 +47,7 @@ static void on_freed(uv_handle_t *h)
     json_decref(c->env);
     json_decref(c->timeouts);
     json_decref(c->metadata);
+    json_decref(c->artifact_ignore);
     free(c);
 }
 
@@ -173,6 +175,8 @@ static void on_bridge(void *user, struct bridge_proc *b, const struct ck_err *er
                            caps_for_bridge(&c->caps, c->r->config, c->timeouts));
     if (c->cwd)
         json_object_set_new(op, "cwd", json_string(c->cwd));
+    if (c->artifact_ignore)
+        json_object_set(op, "artifact_ignore", c->artifact_ignore);
     bridge_call(c->r->loop, b->socket, op, NULL, 0, restarts ? CLAIM_RESTART_MS : CLAIM_MS, on_claimed, c);
 }
 
@@ -245,6 +249,9 @@ void registry_create(struct registry *r, const struct session_spec *spec, regist
     c->cwd = spec->cwd ? strdup(spec->cwd) : NULL;
     c->env = spec->env ? json_deep_copy(spec->env) : NULL;
     c->timeouts = spec->timeouts ? json_deep_copy(spec->timeouts) : NULL;
+    c->artifact_ignore = spec->artifact_ignore     ? json_deep_copy(spec->artifact_ignore)
+                         : r->config->artifact_ignore ? ck_ignore_split(r->config->artifact_ignore)
+                                                      : NULL;
     c->metadata = spec->metadata ? json_deep_copy(spec->metadata) : NULL;
     c->template_name = spec->template_name ? strdup(spec->template_name) : NULL;
     c->memory_mb = spec->memory_mb;

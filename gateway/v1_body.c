@@ -2,6 +2,7 @@
 // wrong and what would be right; contents of fields are never repeated, they may be secret.
 #include "gateway/v1_body.h"
 
+#include "common/ck_ignore.h"
 #include "common/ck_json.h"
 #include "common/ck_utf8.h"
 
@@ -153,7 +154,7 @@ static int timeouts_field(const json_t *o, struct v1_session_body *out, struct c
 
 int v1_session_body_parse(struct ck_slice json, bool patch, struct v1_session_body *out, struct ck_err *err)
 {
-    static const char *const create_fields[] = {"name", "template", "memory_mb", "env", "timeouts", "limits", "metadata", NULL};
+    static const char *const create_fields[] = {"name", "template", "memory_mb", "env", "timeouts", "limits", "metadata", "artifact_ignore", NULL};
     static const char *const patch_fields[] = {"name", "metadata", "timeouts", NULL};
     *out = (struct v1_session_body){.memory_mb = -1, .cell_s = -1, .idle_s = -1, .delete_s = -1};
     json_t *o = out->body = v1_body_object(json, !patch, err);
@@ -163,6 +164,9 @@ int v1_session_body_parse(struct ck_slice json, bool patch, struct v1_session_bo
         return -1;
     out->limits = ck_json_obj(o, "limits", err);
     if (err->status)
+        return -1;
+    out->artifact_ignore = has(o, "artifact_ignore") ? json_object_get(o, "artifact_ignore") : NULL;
+    if (out->artifact_ignore && ck_ignore_check(out->artifact_ignore, "artifact_ignore", err))
         return -1;
     out->memory_mb = ck_json_int(o, "memory_mb", -1, err);
     if (err->status)

@@ -30,6 +30,7 @@ struct v1_session_body {
     json_t *env;      // borrowed from body
     json_t *metadata; // borrowed from body
     json_t *limits;   // the same; an object, for caps_parse()
+    json_t *artifact_ignore; // borrowed from body
     int64_t cell_s, idle_s, delete_s; // 0 = no limit
 };
 int v1_session_body_parse(struct ck_slice json, bool patch, struct v1_session_body *out, struct ck_err *err);

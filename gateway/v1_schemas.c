@@ -79,7 +79,7 @@ const char v1_schemas_json[] =
     ",\"open_files\":" INT ",\"output_mb\":" INT ",\"message_mb\":" INT ",\"artifacts\":" INT ",\"artifact_mb\":" INT
     ",\"upload_mb\":" INT "}},"
     "\"SessionCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR ",\"template\":" STR ",\"memory_mb\":" INT
-    ",\"env\":" STRMAP ",\"timeouts\":" REF("Timeouts") ",\"limits\":" REF("Limits") ",\"metadata\":" OBJ "}},"
+    ",\"env\":" STRMAP ",\"timeouts\":" REF("Timeouts") ",\"limits\":" REF("Limits") ",\"metadata\":" OBJ ",\"artifact_ignore\":" ARRAY(STR) "}},"
     "\"SessionPatch\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR ",\"timeouts\":" REF("Timeouts") ",\"metadata\":" OBJ "}},"
     "\"Session\":{\"type\":\"object\",\"required\":[\"id\",\"name\",\"state\"],\"properties\":{\"id\":" STR ",\"name\":" STR
     ",\"state\":{\"enum\":[\"starting\",\"idle\",\"busy\",\"paused\",\"dead\"]},\"template\":" STR ",\"memory_mb\":" INT
@@ -100,7 +100,7 @@ const char v1_schemas_json[] =
     "\"Image\":{\"type\":\"object\",\"properties\":{\"type\":" STR ",\"display\":{\"type\":[\"integer\",\"string\"]},\"from\":" ARRAY(INT)
     ",\"to\":{\"type\":[\"array\",\"null\"],\"items\":" INT "},\"message\":" STR "}},"
     "\"Artifact\":{\"type\":\"object\",\"properties\":{\"path\":" STR ",\"name\":" STR
-    ",\"change\":{\"enum\":[\"created\",\"changed\"]},\"mime\":" STR ",\"size\":" INT ",\"sha256\":" STR ",\"url\":" STR
+    ",\"change\":{\"enum\":[\"created\",\"changed\"]},\"mime\":" STR ",\"size\":" INT ",\"sha256\":{\"type\":[\"string\",\"null\"]},\"partial\":" BOOL ",\"url\":" STR
     ",\"display\":{\"type\":[\"integer\",\"string\"]}}},"
     "\"CellError\":{\"type\":[\"object\",\"null\"],\"properties\":{\"ename\":" STR ",\"evalue\":" STR ",\"traceback\":" ARRAY(STR)
     ",\"traceback_plain\":" ARRAY(STR) "}},"

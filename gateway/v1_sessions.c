@@ -55,6 +55,7 @@ void v1_sessions_create(struct http_req *r)
             .timeouts = timeouts,
             .metadata = b.metadata,
             .limits = b.limits,
+            .artifact_ignore = b.artifact_ignore,
             .owner = http_owner(r),
             .owner_max = owner_max_sessions(r, http_owner(r)),
         };

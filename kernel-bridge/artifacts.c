@@ -47,6 +47,7 @@ static int one(const json_t *f, const char *session_id, const char *url_prefix, 
               add_field(out, "change", change) || ck_buf_add_str(out, ",") || add_field(out, "mime", mime) ||
               ck_buf_printf(out, ",\"size\":%" PRId64 ",\"sha256\":", size) ||
               (sha ? ck_buf_add_json_str(out, sha, strlen(sha)) : ck_buf_add_str(out, "null")) ||
+              (json_is_true(json_object_get(f, "partial")) && ck_buf_add_str(out, ",\"partial\":true")) ||
               ck_buf_add_str(out, ",\"url\":") || ck_buf_add_json_str(out, (const char *)url.p, url.n);
     return bad || ck_buf_add_str(out, "}") ? -1 : 0;
 }

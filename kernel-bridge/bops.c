@@ -2,6 +2,7 @@
 // friend: everything is bounded and typed here, so that the rest of the bridge need not look again.
 #include "kernel-bridge/bops.h"
 
+#include "common/ck_ignore.h"
 #include "common/ck_json.h"
 #include "common/ck_name.h"
 #include "common/ck_utf8.h"
@@ -56,6 +57,9 @@ static int parse_claim(struct bop *b, struct ck_err *err)
         return -1;
     if (strlen(b->name) > 256 || strlen(b->cwd) > BOP_PATH_MAX)
         return ck_fail(err, 400, "bad_field", "\"name\" or \"cwd\" is too long");
+    b->ignore = json_object_get(b->header, "artifact_ignore");
+    if (b->ignore && ck_ignore_check(b->ignore, "artifact_ignore", err))
+        return -1;
     return check_env(b->env, err);
 }
 

@@ -31,7 +31,7 @@ struct bop {
     char *bytes[2]; // owned: paths that are not UTF-8
     struct ck_frame frame; // borrowed: the input
     const char *name, *cwd, *consumer, *cell, *url_prefix, *value, *path, *to, *etag, *cmd, *why, *layer;
-    json_t *env, *limits, *argv;
+    json_t *env, *limits, *argv, *ignore;
     enum bop_from from_kind;
     enum ev_mode mode;
     enum jw_channel channel;

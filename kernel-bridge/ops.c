@@ -97,6 +97,16 @@ static void limited(void *user, const json_t *answer, struct ck_slice payload, c
     claim_step(user, e.status ? &e : err);
 }
 
+static void watched(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
+    struct ck_err e = CK_ERR_INIT;
+    (void)answer;
+    (void)payload;
+    if (err && !strcmp(err->reason, "unknown_op"))
+        ck_fail(&e, 409, "template_not_built", "the template is older than artifact_ignore: it must be built again");
+    claim_step(user, e.status ? &e : err);
+}
+
 static void claimed(void *user, const struct ck_slice *content, const struct ck_err *err)
 {
     char status[16] = "";
@@ -164,7 +174,10 @@ static int op_claim(struct bridge *b, struct conn *c, const struct bop *op, stru
         return -1;
     json_t *guest = br_guest_limits(&limits);
     bool own = json_object_size(op->env) || op->cwd[0];
-    w->open = 1u + own + (guest != NULL);
+    json_t *watch = op->ignore ? json_pack("{s:s,s:O}", "op", "watch", "ignore", op->ignore) : NULL;
+    w->open = 1u + own + (guest != NULL) + (watch != NULL);
+    if (watch && ac_request(b->ac, watch, ck_slice("", 0), CLAIM_MS, watched, w, &e) < 0)
+        claim_step(w, &e);
     if (guest && ac_request(b->ac, guest, ck_slice("", 0), CLAIM_MS, limited, w, &e) < 0)
         claim_step(w, &e);
     if (own && claim_kernel(b, w, op, &e))

@@ -85,6 +85,7 @@ static const struct operation operations[] = {
     {.name = "command", .now = op_command},
     {.name = "command_kill", .now = op_command_kill},
     {.name = "changes", .scans = ag_op_changes},
+    {.name = "watch", .scans = ag_op_watch},
     {.name = "stat", .files = ag_op_stat},
     {.name = "list", .files = ag_op_list},
     {.name = "read", .files = ag_op_read},

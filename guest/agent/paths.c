@@ -52,14 +52,3 @@ bool ag_path_protected(const char *path)
             return true;
     return false;
 }
-
-bool ag_name_unwatched(const char *name)
-{
-    static const char *const names[] = {".cache",       "__pycache__", ".ipython",      ".config", ".local",
-                                        ".matplotlib",  ".jupyter",    "site-packages", ".git",    "node_modules",
-                                        ".npm",         ".ipynb_checkpoints"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}

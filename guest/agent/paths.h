@@ -20,6 +20,3 @@ int ag_path_split(const char *path, char *dir, const char **name);
 
 // True for folders that must not be removed or moved away ("/", "/home", "/home/user", "/tmp" …).
 bool ag_path_protected(const char *path);
-
-// Folders that hold caches and tools rather than a user's results: not watched for changes.
-bool ag_name_unwatched(const char *name);

@@ -116,6 +116,18 @@ const struct ag_file *ag_snapshot_find(const struct ag_snapshot *s, const char *
     return at ? &s->files[at - 1] : NULL;
 }
 
+void ag_snapshot_mark(struct ag_snapshot *s, const char *path)
+{
+    uint32_t at = *slot_of(s, path);
+    if (at)
+        s->files[at - 1].partial = true;
+}
+
+static bool differs(const struct ag_file *a, const struct ag_file *b)
+{
+    return a->mtime_ns != b->mtime_ns || a->ctime_ns != b->ctime_ns || a->size != b->size || a->inode != b->inode;
+}
+
 static int by_age(const void *pa, const void *pb)
 {
     const struct ag_file *a = ((const struct ag_change *)pa)->file, *b = ((const struct ag_change *)pb)->file;
@@ -133,9 +145,9 @@ int ag_snapshot_diff(const struct ag_snapshot *before, const struct ag_snapshot 
         return -1;
     for (size_t i = 0; i < now->count; i++) {
         const struct ag_file *f = &now->files[i], *old = before ? ag_snapshot_find(before, f->path) : NULL;
-        if (!old || old->mtime_ns != f->mtime_ns || old->ctime_ns != f->ctime_ns || old->size != f->size ||
-            old->inode != f->inode)
-            list[n++] = (struct ag_change){.file = f, .created = !old};
+        bool same = old && !differs(old, f);
+        if (!same || old->partial)
+            list[n++] = (struct ag_change){.file = f, .created = !old, .same = same};
     }
     qsort(list, n, sizeof *list, by_age);
     *out = list;

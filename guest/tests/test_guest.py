@@ -218,6 +218,27 @@ def test_each_change_is_told_once_with_type_and_hash(agent):
     assert agent.call("changes")["count"] == 0
 
 
+def test_folders_are_left_out_by_pattern(agent):
+    def paths():
+        return sorted(f["path"][len("/home/user/"):] for f in agent.call("changes")["files"])
+
+    shell(agent, "mkdir -p x.d y .cache; touch x.d/0")
+    assert agent.call("watch", ignore=["*.d"])["ok"] is True
+    shell(agent, "touch x.d/1 .cache/2 y/3")
+    assert paths() == [".cache/2", "y/3"]
+    assert agent.call("watch", ignore=["*.d/"])["error"]["reason"] == "bad_field"
+    shell(agent, "touch x.d/4 y/5")
+    assert paths() == ["y/5"]  # what was refused changed nothing
+    assert agent.call("watch", ignore=[])["ok"] is True
+    assert paths() == []  # what was there before is no news
+    shell(agent, "touch x.d/6 .cache/7")
+    assert paths() == [".cache/7", "x.d/6"]
+    assert agent.call("watch")["ok"] is True
+    shell(agent, "touch x.d/8 .cache/9; rm -r y")
+    assert paths() == ["x.d/8"]
+    shell(agent, "rm -r x.d")
+
+
 # --- commands -------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.gateway import wait_for
+from integration.conftest import Fake
 
 
 def test_a_finished_cell_has_everything(api, session):
@@ -28,6 +29,31 @@ def test_an_artifact_is_reported_once_per_change(api, session):
     assert api.cell(session, "print:nothing")["artifacts"] == []
     c = api.cell(session, "touch:a.txt:5")
     assert [(a["name"], a["change"], a["size"]) for a in c["artifacts"]] == [("a.txt", "changed", 5)]
+
+
+def touched(api, session):
+    cell = api.cell(session, "".join("touch:%s:1\n" % f for f in ("a.txt", "run.d/x", "data/.cache/y", "v1/z")))
+    return {a["path"][len("/home/user/"):] for a in cell["artifacts"]}
+
+
+def test_a_session_says_which_folders_have_no_artifacts(api, start):
+    sid = api.create(artifact_ignore=["*.d", ".cache"])
+    assert touched(api, sid) == {"a.txt", "v1/z"}
+    every = api.create(artifact_ignore=[], env={"A": "b"})
+    assert touched(api, every) == {"a.txt", "run.d/x", "data/.cache/y", "v1/z"}
+    own = start("--pool-size", "1", "--on-exit", "kill", "--artifact-ignore", "v?,*.d").client()
+    assert touched(own, own.create()) == {"a.txt", "data/.cache/y"}
+    assert touched(own, own.create(artifact_ignore=["data"])) == {"a.txt", "run.d/x", "v1/z"}
+    for body in ({"artifact_ignore": "x"}, {"artifact_ignore": ["a/b"]}, {"artifact_ignore": ["x"] * 65}):
+        r = api.post("/v1/sessions", body)
+        assert r.status == 400 and "artifact_ignore" in r.json()["message"], r
+
+
+def test_a_template_that_cannot_leave_out_folders_is_told_apart(start):
+    old = start("--pool-size", "1", "--on-exit", "kill", over=Fake(faults=("no_watch",))).client()
+    r = old.post("/v1/sessions", {"artifact_ignore": ["x"]})
+    assert r.status == 409 and r.json()["reason"] == "template_not_built", r
+    assert touched(old, old.create())
 
 
 def test_ten_thousand_files_are_counted_and_two_hundred_listed(api, session):

@@ -133,6 +133,32 @@ static void only_new_and_different_files_are_changes_oldest_first(void **state)
     ag_snapshot_free(NULL);
 }
 
+// What was being written when it was told is looked at again, changed or not, until it is whole.
+static void a_partial_file_is_told_again(void **state)
+{
+    (void)state;
+    struct ag_snapshot *before = ag_snapshot_new(), *now = ag_snapshot_new();
+    struct ag_change *list;
+    size_t n;
+    struct ag_file f[] = {file("open", 1, 1), file("closed", 2, 1), file("grows", 3, 1), file("grows", 4, 2)};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(i == 3 ? 0 : ag_snapshot_add(before, &f[i]), 0);
+        assert_int_equal(i == 2 ? 0 : ag_snapshot_add(now, &f[i]), 0);
+    }
+    ag_snapshot_mark(before, "open");
+    ag_snapshot_mark(before, "grows");
+    ag_snapshot_mark(before, "no such file");
+    assert_int_equal(ag_snapshot_diff(before, now, &list, &n), 0);
+    assert_int_equal(n, 2);
+    assert_string_equal(list[0].file->path, "open");
+    assert_true(list[0].same && !list[0].created && !list[0].file->partial);
+    assert_string_equal(list[1].file->path, "grows");
+    assert_true(!list[1].same && !list[1].created);
+    free(list);
+    ag_snapshot_free(before);
+    ag_snapshot_free(now);
+}
+
 static void each_of_time_size_and_inode_tells_a_change(void **state)
 {
     (void)state;
@@ -179,6 +205,7 @@ int main(void)
         cmocka_unit_test(types_follow_content_before_name),
         cmocka_unit_test(text_cut_in_the_middle_of_a_character_is_text),
         cmocka_unit_test(only_new_and_different_files_are_changes_oldest_first),
+        cmocka_unit_test(a_partial_file_is_told_again),
         cmocka_unit_test(each_of_time_size_and_inode_tells_a_change),
         cmocka_unit_test(a_snapshot_is_bounded_and_finds_every_file),
     };

@@ -94,7 +94,7 @@ static void artifacts_have_what_the_contract_says(void **state)
     (void)state;
     json_t *answer = json_loads(
         "{\"files\":[{\"path\":\"/home/user/a b\xC3\xA9%.png\",\"size\":3,\"mtime_ns\":1,\"change\":\"created\","
-        "\"mime\":\"image/png\",\"sha256\":\"ab\"},{\"path\":\"/x\",\"size\":0,\"change\":\"changed\"}],\"count\":17}",
+        "\"mime\":\"image/png\",\"sha256\":\"ab\"},{\"path\":\"/x\",\"size\":0,\"change\":\"changed\",\"partial\":true}],\"count\":17}",
         0, NULL);
     struct artifacts *a = calloc(1, sizeof *a);
     artifacts_read(answer, &(struct artifacts_for){"ID", "/base", NULL, 200, INT64_MAX}, a);
@@ -109,6 +109,8 @@ static void artifacts_have_what_the_contract_says(void **state)
     assert_string_equal(json_string_value(json_object_get(one, "name")), "a b\xC3\xA9%.png");
     assert_string_equal(json_string_value(json_object_get(one, "change")), "created");
     assert_true(json_is_null(json_object_get(json_array_get(got, 1), "sha256")));
+    assert_true(json_is_true(json_object_get(json_array_get(got, 1), "partial")));
+    assert_null(json_object_get(one, "partial"));
     json_decref(got);
     json_decref(answer);
     artifacts_free(a);

@@ -36,6 +36,7 @@ static void good_operations_are_taken(void **state)
     } rows[] = {
         {"{\"op\":\"info\",\"rid\":1}", NULL, BOP_INFO},
         {"{\"op\":\"claim\",\"rid\":1,\"name\":\"n\",\"kernel_env\":{\"A\":\"b\"},\"limits\":{}}", NULL, BOP_CLAIM},
+        {"{\"op\":\"claim\",\"rid\":1,\"artifact_ignore\":[\"*.d\"]}", NULL, BOP_CLAIM},
         {"{\"op\":\"attach\",\"rid\":1,\"from\":0,\"mode\":\"all\"}", NULL, BOP_ATTACH},
         {"{\"op\":\"attach\",\"rid\":1,\"from\":\"now\",\"mode\":\"state\"}", NULL, BOP_ATTACH},
         {"{\"op\":\"attach\",\"rid\":1,\"from\":\"resume\",\"mode\":\"jupyter\",\"consumer\":\"c\"}", NULL, BOP_ATTACH},
@@ -74,6 +75,8 @@ static void bad_operations_are_refused_with_their_rid(void **state)
         {"{\"op\":\"attach\",\"rid\":9,\"from\":0,\"mode\":\"jupyter\"}", NULL, "bad_field"},
         {"{\"op\":\"attach\",\"rid\":9,\"from\":0,\"mode\":\"cell\"}", NULL, "bad_field"},
         {"{\"op\":\"attach\",\"rid\":9,\"mode\":\"all\"}", NULL, "bad_field"},
+        {"{\"op\":\"claim\",\"rid\":9,\"artifact_ignore\":[\"a/b\"]}", NULL, "bad_field"},
+        {"{\"op\":\"claim\",\"rid\":9,\"artifact_ignore\":null}", NULL, "bad_field"},
         {"{\"op\":\"execute\",\"rid\":9,\"cell\":\"x\"}", "1", "bad_field"},
         {"{\"op\":\"execute\",\"rid\":9,\"attach\":1," CELL "}", "1", "bad_field"},
         {"{\"op\":\"execute\",\"rid\":9," CELL "}", NULL, "bad_frame"},

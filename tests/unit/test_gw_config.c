@@ -110,6 +110,8 @@ static void wrong_values_are_named(void **state)
     refused("--require-jail", "net_ns,all", "must be all, or a list with commas of descriptors");
     refused("--require-jail", "net_ns,", "uid capabilities no_new_privs seccomp");
     refused("--require-jail", ",", "must be all");
+    refused("--artifact-ignore", "a,b/c", "names of folders");
+    refused("--artifact-ignore", "a,,b", "names of folders");
     refused("--idle-s", "-1", "must be a whole number");
     refused("--delete-s", "soon", "must be a whole number");
     refused("--memory-mb", "383", "from 384");

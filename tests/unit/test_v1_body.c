@@ -86,6 +86,12 @@ static void test_each_wrong_field_of_a_session_is_named(void **state)
     session_refused("{\"timeouts\":{\"cel_s\":5}}", false, "unknown_field", "cel_s");
     session_refused("{\"timeouts\":{\"idle_s\":-1}}", false, "bad_field", "timeouts.idle_s");
     session_refused("{\"timeouts\":{\"idle_s\":604801}}", false, "bad_field", "timeouts.idle_s");
+    session_refused("{\"artifact_ignore\":\".cache\"}", false, "bad_field", "\"artifact_ignore\"");
+    session_refused("{\"artifact_ignore\":[1]}", false, "bad_field", "\"artifact_ignore\"");
+    session_refused("{\"artifact_ignore\":[\"\"]}", false, "bad_field", "\"artifact_ignore\"");
+    session_refused("{\"artifact_ignore\":[\"a/b\"]}", false, "bad_field", "\"artifact_ignore\"");
+    session_refused("{\"artifact_ignore\":[\"a\\nb\"]}", false, "bad_field", "\"artifact_ignore\"");
+    session_refused("{\"artifact_ignore\":[]}", true, "unknown_field", "artifact_ignore");
     session_refused("{\"metadata\":\"x\"}", false, "bad_field", "\"metadata\"");
     session_refused("[1]", false, "bad_json", "object");
 }

@@ -127,6 +127,47 @@ def test_artifacts_are_collected_without_being_named(api, session):
     assert ok(api.cell(session, "os.remove('b.json')"))["artifacts"] == []
 
 
+def told(cell):
+    return {a["name"]: (a["change"], a.get("partial", False), a["sha256"] is not None) for a in ok(cell)["artifacts"]}
+
+
+def test_a_file_that_is_still_written_is_not_called_finished(api, session):
+    first = api.cell(session, "f = open('slow.bin', 'wb')\nn = f.write(b'a' * 100)\nf.flush()\n"
+                              "n = open('done.txt', 'w').write('x')")
+    assert told(first) == {"slow.bin": ("created", True, False), "done.txt": ("created", False, True)}
+    assert told(api.cell(session, "None")) == {}  # still open, and nothing new
+    assert told(api.cell(session, "f.close()")) == {"slow.bin": ("changed", False, True)}  # now it is whole
+    assert told(api.cell(session, "None")) == {}
+
+
+def test_a_file_that_a_child_or_a_mapping_still_writes_is_not_called_finished(api, session):
+    child = ("import subprocess, time, os\n"
+             "p = subprocess.Popen(['sh', '-c', 'exec 3>child.txt; echo one >&3; read x; echo two >&3'], stdin=subprocess.PIPE)\n"
+             "while not (os.path.exists('child.txt') and os.path.getsize('child.txt')): time.sleep(0.05)\n")
+    assert told(api.cell(session, child)) == {"child.txt": ("created", True, False)}
+    last = api.cell(session, "p.communicate(b'\\n')\nprint(open('child.txt').read())")
+    assert told(last) == {"child.txt": ("changed", False, True)} and last["stdout"] == "one\ntwo\n\n"
+    mapped = ("import mmap\nwith open('map.bin', 'wb+') as g:\n    n = g.write(bytes(4096))\n    g.flush()\n"
+              "    m = mmap.mmap(g.fileno(), 4096)\n")
+    assert told(api.cell(session, mapped)) == {"map.bin": ("created", True, False)}
+    assert told(api.cell(session, "m.close()")) == {"map.bin": ("changed", False, True)}
+
+
+def test_folders_without_artifacts_are_the_sessions_to_choose(api, session):
+    make = ("import os\nfor d in ('.cache', 'a/__pycache__', 'lib/site-packages', 'run1.tmp', 'out'):\n"
+            "    os.makedirs(d, exist_ok=True)\n    n = open(d + '/f' + str(len(d)), 'w').write('x')")
+    assert set(told(api.cell(session, make))) == {"f8", "f3"}
+    own = api.create(artifact_ignore=["*.tmp", "out"])
+    try:
+        assert set(told(api.cell(own, make, timeout=100))) == {"f6", "f13", "f17"}  # the usual ones are not among them
+        fork, = api.post("/v1/sessions/%s/fork" % own, {}, timeout=200).json()
+        again = make.replace("'x'", "'xy'")
+        assert set(told(api.cell(fork["id"], again, timeout=100))) == {"f6", "f13", "f17"}
+        api.delete("/v1/sessions/" + fork["id"])
+    finally:
+        api.delete("/v1/sessions/" + own)
+
+
 def test_ten_thousand_files(api, session):
     c = ok(api.cell(session, "import os\nos.mkdir('many')\nfor i in range(10000): open(f'many/{i}', 'w').close()",
                     timeout=280))

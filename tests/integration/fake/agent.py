@@ -1,5 +1,6 @@
 """The fake guest agent: PROTOCOL.md section 2 over an in-memory tree, and lies on demand."""
 import base64
+import fnmatch
 import hashlib
 import hmac
 import json
@@ -35,6 +36,7 @@ class Tree:
         self.lock = threading.Lock()
         self.files = {}
         self.changed = {}
+        self.ignore = None
         for d in ("/", "/home", HOME, "/tmp"):
             self.files[d] = (None, time.time_ns())
 
@@ -65,11 +67,14 @@ class Tree:
                 "mode": 0o755 if data is None else 0o644, "etag": "%x-%x" % (mtime, len(data or b"")),
                 "mime": mime or "application/octet-stream"}
 
+    def ignored(self, path):
+        return any(fnmatch.fnmatchcase(part, pattern) for part in path.split("/")[:-1] for pattern in self.ignore or ())
+
     def changes(self):
         with self.lock:
             files = [{**named("path", p), "size": len(self.files[p][0]), "mtime_ns": self.files[p][1], "change": c,
                       "mime": "image/png" if p.endswith(".png") else "text/plain", "sha256": hashlib.sha256(self.files[p][0]).hexdigest()}
-                     for p, c in sorted(self.changed.items()) if p in self.files]
+                     for p, c in sorted(self.changed.items()) if p in self.files and not self.ignored(p)]
             self.changed.clear()
         return {"files": files[:200], "count": len(files), "scan_truncated": False}
 
@@ -215,6 +220,13 @@ class Agent(threading.Thread):
             kernel.interrupt("signal")
         else:
             kernel.die(signum=9 if h["signal"] == "KILL" else 15)
+        return {"ok": True}, b""
+
+    def op_watch(self, h, payload):
+        if "no_watch" in self.lies:
+            raise Refused(400, "unknown_op", "the agent knows no such operation")
+        self.tree.ignore = h.get("ignore")
+        self.tree.changed.clear()
         return {"ok": True}, b""
 
     def op_changes(self, h, payload):
