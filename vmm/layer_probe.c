@@ -3,6 +3,7 @@
 #include "vmm/layer_ram.h"
 
 #include "common/ck_clean.h"
+#include "common/ck_time.h"
 #include "vmm/layer_index.h"
 
 #include <errno.h>
@@ -32,6 +33,16 @@ static _Noreturn void child(int ram, int ready)
         pause();
 }
 
+static bool is_ready(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    int64_t end = ck_mono_ms() + PROBE_MS, left;
+    int n = -1;
+    while ((left = end - ck_mono_ms()) > 0 && (n = poll(&ready, 1, (int)left)) < 0 && errno == EINTR)
+        ;
+    return n == 1 && (ready.revents & POLLIN);
+}
+
 static int look(pid_t pid, int ram, struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf runs = CK_BUF_INIT;
@@ -54,14 +65,14 @@ int ck_layer_probe(struct ck_err *err)
     CK_CLEAN_FD int ram = memfd_create("cellkeep-probe", MFD_CLOEXEC);
     if (ram < 0 || ftruncate(ram, (off_t)PAGES * CK_PAGE) || pipe2(p, O_CLOEXEC))
         return ck_fail_errno(err, errno, 501, "no_layers", "cannot try to read a child's memory");
-    pid_t pid = fork();
+    // Without the handlers of fork: libuv's closes, by their numbers, descriptors that it had, and where a jail has
+    // closed those before, the numbers are ours now.
+    pid_t pid = _Fork();
     if (pid == 0)
         child(ram, p[1]);
     close(p[1]);
-    struct pollfd ready = {.fd = p[0], .events = POLLIN};
-    int rc = pid < 0 || poll(&ready, 1, PROBE_MS) != 1 || !(ready.revents & POLLIN)
-                 ? ck_fail(err, 501, "no_layers", "cannot try to read a child's memory")
-                 : look(pid, ram, err);
+    int rc = pid > 0 && is_ready(p[0]) ? look(pid, ram, err)
+                                       : ck_fail(err, 501, "no_layers", "cannot try to read a child's memory");
     close(p[0]);
     if (pid > 0)
         kill(pid, SIGKILL);

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include <cmocka.h>
 
@@ -255,6 +256,22 @@ static void the_probe_changes_nothing_of_the_caller(void **state)
     ck_buf_free(&json);
 }
 
+// As after a proof of KVM, which has an event loop of its own: what the probe opens may get the numbers that the
+// loop's descriptors had.
+static void an_event_loop_before_the_probe_does_not_change_what_it_says(void **state)
+{
+    (void)state;
+    struct ck_jail_opts o = opts();
+    struct ck_jail_report without, with;
+    uv_loop_t loop;
+    assert_int_equal(ck_jail_probe(&o, &without, NULL), 0);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(ck_jail_probe(&o, &with, NULL), 0);
+    assert_string_equal(with.layers_reason, without.layers_reason);
+    assert_int_equal(with.layers, without.layers);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 static void sessions_get_users_of_their_own(void **state)
 {
     (void)state;
@@ -290,6 +307,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_required_step_that_is_switched_off_or_unavailable_stops_the_start, setup, teardown),
         cmocka_unit_test_setup_teardown(a_view_that_cannot_be_built_is_reported_and_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_probe_changes_nothing_of_the_caller, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_event_loop_before_the_probe_does_not_change_what_it_says, setup, teardown),
         cmocka_unit_test(sessions_get_users_of_their_own),
         cmocka_unit_test(bad_descriptions_are_refused),
     };
