@@ -126,6 +126,14 @@ static bool any_token(const struct auth *a, const char *text, const struct auth_
     return ck_equal_const_time(hash, a->hash, sizeof hash) || *who;
 }
 
+bool auth_tried(const char *authorization, const char *query_token)
+{
+    const char *token = authorization ? credentials(authorization) : NULL;
+    if (authorization && (!token || *token))
+        return *authorization;
+    return query_token && *query_token;
+}
+
 enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token,
                              const struct auth_token **who)
 {

@@ -38,6 +38,9 @@ void auth_token_remove(struct auth *a, const char *id);
 enum http_auth auth_identify(const struct auth *a, const char *authorization, const char *query_token,
                              const struct auth_token **who);
 
+// Did it come with a token at all, right or wrong? Values as above.
+bool auth_tried(const char *authorization, const char *query_token);
+
 // What a request carries, from its Authorization value and its token query value (either may be
 // NULL). Pure but for the hash. A wrong header is not rescued by a right query.
 enum http_auth auth_check(const struct auth *a, const char *authorization, const char *query_token);

@@ -48,6 +48,7 @@ static const struct setting SETTINGS[] = {
     {"on-exit", K_ON_EXIT, AT(on_exit), 0, 0, "WHAT", "what becomes of sessions when the gateway ends: keep, pause or kill (keep)"},
     {"uid-base", K_INT, AT(uid_base), 1000, 2000000000, "N", "root only: first uid for sessions (210000)"},
     {"max-connections", K_INT, AT(max_connections), 16, 1000000, "N", "open connections (16384)"},
+    {"max-auth-failures", K_INT, AT(max_auth_failures), 0, 60000, "N", "wrong tokens of one address a minute before 429, 0 = any (60)"},
     {"max-body-mb", K_INT, AT(max_body_mb), 1, 1024, "N", "largest request body held in memory (64)"},
     {"cell-timeout-s", K_MS, AT(cell_timeout_ms), 0, 7 * 24 * 3600, "N", "wall time of a cell, 0 = none (0)"},
     {"command-timeout-s", K_MS, AT(command_timeout_ms), 1, 24 * 3600, "N", "wall time of a command (30)"},
@@ -288,7 +289,7 @@ char *config_default_dir(bool cache, char *const *env)
 static int set_defaults(struct config *c, char *const *env, struct ck_err *err)
 {
     *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .max_sessions = 50, .memory_reserve_mb = 512,
-                         .uid_base = 210000, .max_connections = 16384, .max_body_mb = 64, .list_kernels = true,
+                         .uid_base = 210000, .max_connections = 16384, .max_auth_failures = 60, .max_body_mb = 64, .list_kernels = true,
                          .max_message_mb = 104, .rate_limit_window_ms = 3000, .command_timeout_ms = 30000,
                          .kernel_start_ms = 120000,
                          .idle_s = 600, .delete_s = 86400};

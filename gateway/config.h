@@ -32,6 +32,7 @@ struct config {
     enum config_on_exit on_exit;
     int uid_base;       // root only: uid of the first bridge's slot
     int max_connections;
+    int max_auth_failures; // of one address a minute; 0 = any number
     int max_body_mb;    // upper bound of any collected request body
     char *qemu;         // NULL = found in PATH
     char *web_dir;      // NULL = found beside the program

@@ -15,6 +15,8 @@
 
 #include <sys/socket.h>
 
+#define LOOKED_AT 64 // connections, for one that may go
+
 static void after_write(struct http_conn *c);
 
 void conn_kill(struct http_conn *c)
@@ -56,6 +58,34 @@ static void wants_no_more(struct http_conn *c)
         c->srv->wants = c->wants_next;
     if (c->wants_next)
         c->wants_next->wants_prev = c->wants_prev;
+}
+
+void conn_proved(struct http_conn *c)
+{
+    struct http_server *s = c->srv;
+    if (!c->unproved)
+        return;
+    c->unproved = false;
+    *(c->younger ? &c->younger->older : &s->youngest) = c->older;
+    *(c->older ? &c->older->younger : &s->oldest) = c->younger;
+}
+
+// Whoever says nothing, or says it slowly, must not keep out those who have something to say: the one that
+// has waited longest without showing a token goes, one between two requests before one that is answered.
+bool conn_make_room(struct http_server *s)
+{
+    struct http_conn *c = s->oldest, *victim = c;
+    for (int i = 0; c && i < LOOKED_AT; i++, c = c->younger)
+        if (c->state == CONN_HEAD) {
+            victim = c;
+            break;
+        }
+    if (!victim)
+        return false;
+    s->evicted++;
+    conn_proved(victim); // out of the list
+    conn_kill(victim);
+    return true;
 }
 
 void conn_update_rx(struct http_conn *c)
@@ -323,6 +353,10 @@ static void on_adopt(struct http_conn *c, struct lws *wsi)
         s->conns->prev = c;
     s->conns = c;
     s->nconns++;
+    c->unproved = true;
+    c->older = s->youngest;
+    *(c->older ? &c->older->younger : &s->oldest) = c;
+    s->youngest = c;
 }
 
 static void on_closed(struct http_conn *c)
@@ -337,6 +371,7 @@ static void on_closed(struct http_conn *c)
     if (c->next)
         c->next->prev = c->prev;
     s->nconns--;
+    conn_proved(c); // out of the list
     wants_no_more(c);
     if (c->ws)
         ws_settle(c->ws); // a reset leaves the client's last words in the socket

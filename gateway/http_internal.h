@@ -49,6 +49,8 @@ struct http_conn {
     struct http_conn *next, *prev;
     struct http_conn *wants_next, *wants_prev; // in the server's list of those that want to write
     bool wants;
+    struct http_conn *younger, *older; // in the server's list of those that came with no right token yet
+    bool unproved;
     struct http_server *srv;
     struct lws *wsi;
     enum conn_state state;
@@ -90,6 +92,7 @@ struct http_req {
     } params[ROUTER_PARAMS_MAX];
     enum http_auth auth;
     char owner[CK_UUID_MAX]; // id of the token, "" = the gateway's own
+    int retry_s;             // came with a wrong token, as too many from its address did: 429; 0 = not so
     int64_t started_ms;
     // body
     bool body_complete;
@@ -149,6 +152,8 @@ struct http_server {
     bool ticking; // the uv handles are live
     bool closing;
     struct http_conn *conns;
+    struct http_conn *youngest, *oldest; // of those that came with no right token yet
+    uint64_t evicted;
     struct http_conn *wants; // written to before the loop sleeps
     uv_prepare_t flush;
     bool flushing;
@@ -173,6 +178,8 @@ void conn_queue_check(struct http_conn *c); // after appending to c->out: write,
 void conn_tick(struct http_conn *c, int64_t now);
 void conn_answer_done(struct http_conn *c); // the whole answer is queued
 void conn_drain(struct http_conn *c);
+void conn_proved(struct http_conn *c);       // it came with a right token
+bool conn_make_room(struct http_server *s);  // cuts one that did not; false: there is none
 
 // http_req.c
 struct http_req *req_new(struct http_conn *c, size_t head_len, struct ck_err *err); // takes the head from c->in

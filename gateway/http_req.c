@@ -4,11 +4,13 @@
 
 #include "common/ck_utf8.h"
 #include "gateway/auth.h"
+#include "gateway/auth_limit.h"
 #include "gateway/http_url.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 struct http_req *req_new(struct http_conn *c, size_t head_len, struct ck_err *err)
 {
@@ -159,6 +161,24 @@ static void preflight(struct http_req *r)
     http_reply_empty(r, 204);
 }
 
+static uint64_t client_key(const struct http_conn *c)
+{
+    struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
+    socklen_t n = sizeof peer;
+    getpeername(lws_get_socket_fd(c->wsi), (struct sockaddr *)&peer, &n);
+    return auth_limit_key((const struct sockaddr *)&peer);
+}
+
+// A wrong token, of which there were too many from there. Its connection goes too: each further one costs a new one.
+static void refuse_for_now(struct http_req *r)
+{
+    char after[16];
+    snprintf(after, sizeof after, "%d", r->retry_s);
+    http_header_add(r, "Retry-After", after);
+    r->head.keep_alive = false;
+    refuse(r, 429, "too_many_failures", "the token is wrong, and too many from this address were; try again later, with the right one");
+}
+
 static bool authorise(struct http_req *r)
 {
     const char *raw = NULL, *token = NULL;
@@ -170,9 +190,13 @@ static bool authorise(struct http_req *r)
         r->auth = HTTP_AUTH_HEADER;
     else
         r->auth = auth_identify(r->srv->opt.auth, http_head_get(&r->head, "Authorization"), token, &who);
+    if (r->auth == HTTP_AUTH_NONE && r->srv->opt.auth_limit && auth_tried(http_head_get(&r->head, "Authorization"), token))
+        r->retry_s = auth_limit_failed(r->srv->opt.auth_limit, client_key(r->conn), r->started_ms);
     if (who)
         memcpy(r->owner, who->id, sizeof r->owner);
     memcpy(r->conn->owner, r->owner, sizeof r->owner);
+    if (r->auth != HTTP_AUTH_NONE)
+        conn_proved(r->conn);
     return r->auth != HTTP_AUTH_NONE;
 }
 
@@ -265,6 +289,8 @@ void req_dispatch(struct http_req *r)
         refuse(r, 404, "not_found", "there is nothing at this URL");
     else if (!m.route)
         refuse_method(r, m.allowed);
+    else if (!authorised && r->retry_s && !(m.route->flags & HTTP_OPEN))
+        refuse_for_now(r);
     else if (!authorised && m.route->flags & HTTP_BEARER) {
         http_header_add(r, "WWW-Authenticate", "Bearer");
         refuse(r, 401, "unauthorized", "the token is missing or wrong: Authorization: Bearer T");

@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -50,6 +51,7 @@ static int make_context(struct http_server *s, struct ck_err *err)
     info.ssl_cert_filepath = s->opt.tls_cert;
     info.ssl_private_key_filepath = s->opt.tls_key;
     info.alpn = "http/1.1";
+    info.ssl_options_set = SSL_OP_NO_TLSv1 | SSL_OP_NO_TLSv1_1; // whatever the host's defaults are
     s->vhost = lws_create_vhost(s->lws, &info);
     if (!s->vhost)
         return ck_fail(err, 500, "http_start", s->opt.tls_cert
@@ -99,7 +101,7 @@ static void on_acceptable(uv_poll_t *h, int status, int events)
             }
             return;
         }
-        if (s->nconns >= (size_t)s->opt.max_connections)
+        if (s->nconns >= (size_t)s->opt.max_connections && !conn_make_room(s))
             refuse(s, fd);
         else
             adopt(s, fd);
@@ -262,6 +264,11 @@ size_t http_server_websockets(const struct http_server *s)
 size_t http_server_connections(const struct http_server *s)
 {
     return s->nconns;
+}
+
+uint64_t http_server_evicted(const struct http_server *s)
+{
+    return s->evicted;
 }
 
 static void close_listeners(struct http_server *s)

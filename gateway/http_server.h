@@ -7,6 +7,7 @@
 
 struct http_server;
 struct auth;
+struct auth_limit;
 
 struct http_server_options {
     const char *host;         // address or name; every address of a name is listened on
@@ -18,6 +19,7 @@ struct http_server_options {
     int max_connections;
     size_t max_body;          // upper bound of collected bodies, whatever the route says
     const struct auth *auth;  // NULL = everyone is let in (tests)
+    struct auth_limit *auth_limit; // NULL = wrong tokens are only that
     struct gateway *gateway;  // handed to the handlers
     // Called for every finished request (status 0 = the client left first); may be NULL.
     void (*on_request)(struct gateway *g, int status);
@@ -31,6 +33,7 @@ int http_server_add_routes(struct http_server *s, const struct http_route *route
 int http_server_port(const struct http_server *s);
 size_t http_server_websockets(const struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
+uint64_t http_server_evicted(const struct http_server *s); // connections that gave way to new ones
 
 // Stops listening and ends what is open: idle connections at once, WebSockets with WS_RESTART,
 // requests that are being answered within grace_ms, then by cutting. Event streams are cut at once,

@@ -3,6 +3,7 @@
 
 #include "common/ck_fs.h"
 #include "common/ck_time.h"
+#include "gateway/auth_limit.h"
 #include "gateway/http_server.h"
 #include "gateway/pool.h"
 #include "gateway/registry_run.h"
@@ -107,6 +108,10 @@ int metrics_text(const struct gateway *g, struct ck_buf *out)
     rc |= head(out, "cellkeep_http_requests_total", "counter", "Requests by class of status; gone = the client left first.");
     for (int i = 0; i < 6; i++)
         rc |= ck_buf_printf(out, "cellkeep_http_requests_total{code=\"%s\"} %llu\n", codes[i], g->metrics->requests[i]);
+    rc |= counter(out, "cellkeep_auth_failures_total", "Requests with a wrong token.", auth_limit_failures(g->auth_limit));
+    rc |= counter(out, "cellkeep_auth_refused_total", "Those of them that were told to wait.", auth_limit_refused(g->auth_limit));
+    rc |= counter(out, "cellkeep_connections_evicted_total", "Connections without a right token that gave way to new ones.",
+                  http_server_evicted(g->http));
     rc |= counter(out, "cellkeep_websocket_upgrades_total", "WebSockets accepted.", g->metrics->upgrades);
     rc |= gauge(out, "cellkeep_websockets", "Open WebSockets.", (double)http_server_websockets(g->http));
     rc |= gauge(out, "cellkeep_connections", "Open TCP connections.", (double)http_server_connections(g->http));

@@ -6,6 +6,7 @@
 #include "common/ck_log.h"
 #include "common/ck_ramfd.h"
 #include "common/ck_time.h"
+#include "gateway/auth_limit.h"
 #include "gateway/drain.h"
 #include "gateway/http_server.h"
 #include "gateway/launcher.h"
@@ -95,6 +96,8 @@ static int start_http(struct serve *s, struct ck_err *err)
                                     .base_url = c->base_url, .allow_origin = c->allow_origin,
                                     .max_connections = c->max_connections, .max_body = (size_t)c->max_body_mb << 20,
                                     .auth = s->g.auth, .gateway = &s->g, .on_request = metrics_request};
+    if (!(s->g.auth_limit = o.auth_limit = auth_limit_new(c->max_auth_failures)))
+        return ck_fail(err, 500, "no_memory", "out of memory");
     if (http_server_start(&s->loop, &o, &s->g.http, err))
         return -1;
     if (http_server_add_routes(s->g.http, ck_base_routes, ck_base_nroutes) ||
@@ -146,6 +149,7 @@ static void free_parts(struct serve *s)
     pool_free(s->g.pool);
     launcher_free(s->launcher);
     auth_free(s->g.auth);
+    auth_limit_free(s->g.auth_limit);
     uv_loop_close(&s->loop);
     if (s->template_fd > 0)
         close(s->template_fd);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
+struct auth_limit;
 struct http_server;
 struct metrics;
 struct store;
@@ -18,6 +19,7 @@ struct gateway {
     uv_loop_t *loop;
     const struct config *config;
     struct auth *auth;
+    struct auth_limit *auth_limit;
     struct http_server *http;
     struct registry *registry;
     struct store *store;
