@@ -67,6 +67,9 @@ struct session_spec { // every pointer is borrowed during the call; NULL = defau
 // never from inside the call. A caller that is gone meanwhile sets its own user data accordingly.
 typedef void (*registry_created)(void *user, struct session *s, const struct ck_err *err);
 void registry_create(struct registry *r, const struct session_spec *spec, registry_created done, void *user);
+struct template_ask; // template_names.h
+// An ask of this gateway's for any template. Its texts live as long as the registry.
+struct template_ask registry_templates(const struct registry *r);
 
 // Ends kernel, VM and bridge and removes the folder; then done(err NULL). The session leaves the
 // list at once. A session that is already being deleted: done follows with the first one's.

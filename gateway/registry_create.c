@@ -203,12 +203,18 @@ static int admit(const struct registry *r, const struct session_spec *spec, stru
     return owner_admit(r, spec->owner ? spec->owner : "", spec->owner_max, 1, err);
 }
 
+struct template_ask registry_templates(const struct registry *r)
+{
+    return (struct template_ask){.cache_dir = r->config->cache_dir, .gateway_memory_mb = r->memory_mb,
+                                 .accelerator = r->accelerator, .qemu = r->qemu};
+}
+
 static void do_choose(uv_work_t *w) // thread pool
 {
     struct creation *c = w->data;
-    const struct registry *r = c->r;
-    struct template_ask ask = {.cache_dir = r->config->cache_dir, .name = c->template_name, .memory_mb = c->memory_mb,
-                               .gateway_memory_mb = r->memory_mb, .accelerator = r->accelerator, .qemu = r->qemu};
+    struct template_ask ask = registry_templates(c->r);
+    ask.name = c->template_name;
+    ask.memory_mb = c->memory_mb;
     template_choose(&ask, &c->from, &c->err);
 }
 

@@ -208,3 +208,54 @@ int template_choose(const struct template_ask *ask, struct layer_origin *out, st
     // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
     return choose(x, out, err);
 }
+
+// --- all of them ---------------------------------------------------------------------------------------
+
+static int by_name(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+    int first = !strcmp(y->name, TEMPLATE_DEFAULT) - !strcmp(x->name, TEMPLATE_DEFAULT);
+    int names = first ? first : strcmp(x->name, y->name);
+    return names ? names : (x->memory_mb > y->memory_mb) - (x->memory_mb < y->memory_mb);
+}
+
+static bool usable(struct names *x, const struct found *f)
+{
+    struct layer_origin origin;
+    struct ck_err ignored = CK_ERR_INIT;
+    x->name = f->name;
+    return is_ours(x, f) && !read_entry(x, f, &origin, &ignored);
+}
+
+static void append_size(json_t *list, const struct found *f)
+{
+    json_t *last = json_array_get(list, json_array_size(list) - 1);
+    if (!last || strcmp(ck_json_str(last, "name", "", NULL), f->name) != 0) {
+        last = json_pack("{s:s,s:[]}", "name", f->name, "memory_mb");
+        json_array_append_new(list, last);
+    }
+    json_array_append_new(json_object_get(last, "memory_mb"), json_integer(f->memory_mb));
+}
+
+static json_t *make_list(struct names *x)
+{
+    json_t *list = json_array();
+    if (ck_path(x->dir, sizeof x->dir, NULL, "%s/named", x->ask->cache_dir))
+        return list;
+    read_names(x);
+    qsort(x->f, (size_t)x->n, sizeof x->f[0], by_name);
+    for (int i = 0; list && i < x->n; i++)
+        if (usable(x, &x->f[i]))
+            append_size(list, &x->f[i]);
+    return list;
+}
+
+json_t *template_list(const struct template_ask *ask)
+{
+    CK_CLEAN_FREE struct names *x = calloc(1, sizeof *x);
+    if (!x)
+        return NULL;
+    x->ask = ask;
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): clang 14 does not know the cleanup attribute
+    return make_list(x);
+}

@@ -4,6 +4,8 @@
 #include "common/ck_error.h"
 #include "gateway/layer_files.h"
 
+#include <jansson.h>
+
 #define TEMPLATE_DEFAULT "default"
 #define TEMPLATE_MEMORY_MB_MIN 384
 #define TEMPLATE_MEMORY_MB_MAX 32768
@@ -20,3 +22,7 @@ struct template_ask {
 // 400 "no_such_template" (the text lists what there is), 400 "bad_field" (memory), 409
 // "template_not_built", 503 "template_building". What was chosen counts as used now.
 int template_choose(const struct template_ask *ask, struct layer_origin *out, struct ck_err *err);
+
+// What a session may ask for: [{"name","memory_mb":[sizes, smallest first]}], the default first, then by name. Of `ask`
+// neither name nor memory_mb. A new reference; NULL = out of memory.
+json_t *template_list(const struct template_ask *ask);

@@ -77,6 +77,7 @@ void v1_commands_run(struct http_req *r);      // v1_commands.c
 void v1_tokens_create(struct http_req *r);     // v1_tokens.c
 void v1_tokens_list(struct http_req *r);
 void v1_tokens_delete(struct http_req *r);
+void v1_templates_list(struct http_req *r);    // v1_templates.c
 void v1_openapi(struct http_req *r);           // v1_openapi.c
 
 json_t *v1_path_op(const char *op, const char *key, const char *path); // an operation on a path of any bytes. v1_files.c

@@ -9,6 +9,7 @@
 
 const struct http_route ck_v1_routes[] = {
     {HTTP_GET, "/openapi.json", HTTP_OPEN, 0, v1_openapi},
+    {HTTP_GET, "/v1/templates", 0, 0, v1_templates_list},
     {HTTP_POST, "/v1/tokens", 0, 0, v1_tokens_create},
     {HTTP_GET, "/v1/tokens", 0, 0, v1_tokens_list},
     {HTTP_DELETE, "/v1/tokens/{token}", 0, 0, v1_tokens_delete},

@@ -14,6 +14,7 @@ const struct v1_operation v1_operations[] = {
     {"get", "/metrics", "getMetrics", "Metrics in Prometheus text form", 0, 0, "200 text", "403"},
     {"post", "/v1/sessions", "createSession", "Create a session", 0, "SessionCreate", "201 Session", "400 403 429 503"},
     {"get", "/v1/sessions", "listSessions", "List sessions, oldest first", "name state metadata limit after", 0, "200 [Session]", "400 403 404"},
+    {"get", "/v1/templates", "listTemplates", "What a session may be made of, the default first", 0, 0, "200 [Template]", "403 503"},
     {"post", "/v1/tokens", "createToken", "A token with sessions of its own; its text is told here and never again", 0, "TokenCreate", "201 TokenMade", "400 403 429"},
     {"get", "/v1/tokens", "listTokens", "The tokens, without their texts", 0, 0, "200 [Token]", "403"},
     {"delete", "/v1/tokens/{token}", "revokeToken", "Revoke a token at once; its sessions stay", 0, 0, "204 -", "403 404"},
@@ -85,6 +86,7 @@ const char v1_schemas_json[] =
     ",\"state\":{\"enum\":[\"starting\",\"idle\",\"busy\",\"paused\",\"dead\"]},\"template\":" STR ",\"memory_mb\":" INT
     ",\"accelerator\":{\"enum\":[\"kvm\",\"tcg\"]},\"created_at\":" STR ",\"last_activity\":" STR ",\"metadata\":" OBJ
     ",\"timeouts\":" REF("Timeouts") ",\"limits\":" REF("Limits") ",\"usage\":{\"type\":[\"object\",\"null\"]}}},"
+    "\"Template\":{\"type\":\"object\",\"required\":[\"name\",\"memory_mb\"],\"properties\":{\"name\":" STR ",\"memory_mb\":" ARRAY(INT) "}},"
     "\"Fork\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"checkpoint\":" STR
     ",\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}}},"
     "\"CheckpointCreate\":{\"type\":\"object\"," CLOSED ",\"properties\":{\"name\":" STR "}},"

@@ -80,7 +80,7 @@ def test_every_operation_answers_as_it_is_described(gateway, doc):
     api = gateway.client()
     w = Walk(api, doc)
     wait_for("a machine of the pool", 60, lambda: api.get("/readyz").status == 200)
-    for path in ("/openapi.json", "/healthz", "/readyz", "/metrics"):
+    for path in ("/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/templates"):
         w.go("get", path)
     s = w.go("post", "/v1/sessions", {"name": "walk", "env": {"A": "b"}, "timeouts": {"cell_s": 60}, "metadata": {"a": 1}})
     try:

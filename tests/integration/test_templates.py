@@ -53,6 +53,21 @@ def test_sessions_get_the_template_and_size_that_they_ask_for(named, start):
     assert listed == {("default", 512), ("default", 640), ("big", 768), ("big", 1024)}
 
 
+def test_templates_are_listed(named, start):
+    api = start("--pool-size", "0", "--on-exit", "kill", over=named).client()
+    listed = api.get("/v1/templates").json()
+    assert listed == [{"name": "default", "memory_mb": [512, 640]}, {"name": "big", "memory_mb": [768, 1024]}], listed
+    for t in listed:
+        for size in t["memory_mb"]:
+            r = ask(api, template=t["name"], memory_mb=size)
+            assert r.status == 201, (t, size, r)
+    put_entry(named, "other", qemu="of another version")
+    try:
+        assert api.get("/v1/templates").json() == listed, "what no session would get is not listed"
+    finally:
+        os.unlink(entry(named, "other.768.tcg.json"))
+
+
 def test_a_session_of_a_named_template_keeps_it(named, start):
     gw = start("--pool-size", "0", over=named)
     api = gw.client()

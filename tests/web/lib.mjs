@@ -1,4 +1,5 @@
 // The browser, and what a person does with the page, in words.
+import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
@@ -128,3 +129,14 @@ export async function shows(cell, text) {
 }
 
 export const textOf = async cell => (await cell.locator('.outputs').innerText()).trim();
+
+const axeSource = await readFile(new URL('./node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+
+/** No finding of axe-core that is serious or worse. */
+export async function accessible(page, where) {
+  await page.evaluate(axeSource);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const serious = found.violations.filter(v => v.impact === 'serious' || v.impact === 'critical');
+  const words = serious.map(v => `${v.id}: ${v.nodes.slice(0, 3).map(n => `${n.target} ${n.any[0]?.message ?? ''}`).join(' | ')}`);
+  equal(words, [], `serious findings of axe-core, ${where}`);
+}

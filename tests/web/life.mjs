@@ -1,5 +1,5 @@
 // The life of a session, seen from the page: closed tabs, two tabs, a gateway that goes, checkpoints, endings.
-import { check, ended, equal, order, run, sessionOf, shows, textOf } from './lib.mjs';
+import { accessible, check, ended, equal, order, run, sessionOf, shows, textOf } from './lib.mjs';
 
 const counted = n => Array.from({ length: n }, (_, i) => String(i)).join('\n');
 const COUNT = n => `import time\nfor i in range(${n}):\n    print(i)\n    time.sleep(.25)`;
@@ -98,6 +98,31 @@ export async function checkpoint_rollback_fork_pause(c) {
   await page.locator('.banner >> text=Resume').click();
   await page.locator('.state-pill:has-text("ready")').waitFor();
   equal(await textOf(await ended(await run(page, 'print(x, "again")'))), 'before again', 'after the pause');
+}
+
+/** A new session of a template that was chosen; one that is gone by then is said where the person looks, with the reason. */
+export async function new_session_from_a_template(c) {
+  const page = await c.page();
+  const real = (await c.api('GET', '/v1/templates')).json;
+  check(real[0].name === 'default' && real[0].memory_mb.includes(512), `templates: ${JSON.stringify(real)}`);
+  // A second template takes minutes to build; what the gateway says of one that was removed meanwhile is its own.
+  await page.route('**/v1/templates', route => route.fulfill({ json: [...real, { name: 'removed', memory_mb: [1024] }] }));
+  const id = await c.open(page);
+  await page.selectOption('[aria-label="Template of a new session"]', 'removed, 1024 MB');
+  await page.click('text=New session');
+  await page.locator('.rail [role=alert]:has-text("there is no template")').waitFor();
+  await accessible(page, 'a refused creation');
+  await c.shot(page, 'create-refused-light');
+  equal(sessionOf(page), id, 'the session that is open');
+  await page.click('.rail [aria-label=Dismiss]');
+  await page.selectOption('[aria-label="Template of a new session"]', 'default, 512 MB');
+  await page.click('text=New session');
+  await page.waitForFunction(old => location.hash.slice(1) !== old, id);
+  const made = sessionOf(page);
+  c.made.push(made);
+  const session = (await c.api('GET', `/v1/sessions/${made}`)).json;
+  equal([session.template, session.memory_mb], ['default', 512], 'what it is made of');
+  await page.locator('.rail-item').nth(1).locator('.spark').waitFor(); // the other one is measured too
 }
 
 /** A session that is deleted elsewhere, and a VM that dies: a sentence each, and a way on. */

@@ -1,17 +1,6 @@
 // How it looks and whom it serves: chat, embedding, a phone, assistive technology.
 import { createServer } from 'node:http';
-import { readFile } from 'node:fs/promises';
-import { check, ended, equal, run } from './lib.mjs';
-
-const axeSource = await readFile(new URL('./node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
-
-async function accessible(page, where) {
-  await page.evaluate(axeSource);
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  const serious = found.violations.filter(v => v.impact === 'serious' || v.impact === 'critical');
-  const words = serious.map(v => `${v.id}: ${v.nodes.slice(0, 3).map(n => `${n.target} ${n.any[0]?.message ?? ''}`).join(' | ')}`);
-  equal(words, [], `serious findings of axe-core, ${where}`);
-}
+import { accessible, check, ended, equal, run } from './lib.mjs';
 
 /** The sample conversation in the chat view; its output in another site's page; nothing serious for axe-core. */
 export async function chat_embed_and_accessibility(c) {

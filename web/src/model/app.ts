@@ -2,7 +2,7 @@
 import { api, ApiError } from '../net/api';
 import { getToken, setToken } from '../net/base';
 import { browserStorage } from '../net/memory';
-import type { Session } from '../net/types';
+import type { Choice, Session } from '../net/types';
 import { readNotebook } from './ipynb';
 import { LiveSession } from './live';
 import { Store } from './store';
@@ -20,6 +20,8 @@ export interface Sample {
   cpu: number;
 }
 
+export const choiceWords = (c: Choice): string => `${c.template}, ${c.memory_mb} MB`;
+
 export class App extends Store {
   needsToken: 'missing' | 'wrong' | null = null;
   sessions: Session[] = [];
@@ -29,6 +31,9 @@ export class App extends Store {
   railOpen = false;
   gatewayAway = false;
   creating = false;
+  creatingSince = 0;
+  choices: Choice[] = []; // templates in their sizes
+  choice = ''; // of them, as its words; '' is what the gateway takes by itself
   failure = '';
   readonly samples = new Map<string, Sample[]>();
   private readonly lastCpu = new Map<string, { cpu: number; at: number }>();
@@ -41,6 +46,7 @@ export class App extends Store {
     window.addEventListener('hashchange', () => void this.followAddress());
     document.addEventListener('visibilitychange', () => void this.poll());
     if (!(await this.refresh())) return;
+    void this.offer();
     await this.followAddress();
     this.schedule();
   }
@@ -71,6 +77,13 @@ export class App extends Store {
     if (current && this.live && (current.state === 'paused' || this.live.state === 'paused')) this.live.stateIs(current.state, current.reason);
     this.changed();
     return true;
+  }
+
+  /** What a new session may be made of: asked when the page opens. */
+  private async offer(): Promise<void> {
+    const list = await api.templates().catch(() => []);
+    this.choices = list.flatMap(t => t.memory_mb.map(memory_mb => ({ template: t.name, memory_mb })));
+    this.changed();
   }
 
   private schedule(): void {
@@ -129,16 +142,19 @@ export class App extends Store {
   async create(notebook?: string): Promise<void> {
     if (this.creating) return;
     this.creating = true;
+    this.creatingSince = Date.now();
     this.failure = '';
     this.changed();
+    const clock = window.setInterval(() => this.changed(), 1000);
     try {
-      const session = await api.create(freshName(this.sessions.map(s => s.name)));
+      const session = await api.create(freshName(this.sessions.map(s => s.name)), this.choices.find(c => choiceWords(c) === this.choice));
       this.sessions = [...this.sessions, session];
       await this.open(session, true);
       if (notebook && this.live?.session.id === session.id) this.live.bring(readNotebook(notebook));
     } catch (e) {
       this.failure = e instanceof Error ? e.message : String(e);
     }
+    clearInterval(clock);
     this.creating = false;
     this.changed();
   }

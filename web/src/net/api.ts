@@ -1,7 +1,7 @@
 // Calls of the cell API. Every refusal becomes an ApiError with the gateway's own sentence; a gateway that
 // cannot be reached becomes one with status 0.
 import { baseUrl, getToken } from './base';
-import type { Checkpoint, Finished, Folder, Session } from './types';
+import type { Checkpoint, Choice, Finished, Folder, Session, Template } from './types';
 
 export class ApiError extends Error {
   constructor(
@@ -48,7 +48,8 @@ const of = (id: string, verb = ''): string => `/v1/sessions/${encodeURIComponent
 export const api = {
   sessions: () => json<Session[]>('GET', '/v1/sessions'),
   session: (id: string) => json<Session>('GET', of(id)),
-  create: (name: string) => json<Session>('POST', '/v1/sessions', { name, metadata: { made_by: 'web' } }),
+  templates: () => json<Template[]>('GET', '/v1/templates'),
+  create: (name: string, from: Partial<Choice> = {}) => json<Session>('POST', '/v1/sessions', { name, ...from, metadata: { made_by: 'web' } }),
   rename: (id: string, name: string) => json<Session>('PATCH', of(id), { name }),
   remove: async (id: string) => void (await request('DELETE', of(id))),
   verb: (id: string, verb: 'pause' | 'resume' | 'interrupt' | 'restart') => json<Session>('POST', of(id, `/${verb}`)),

@@ -23,6 +23,17 @@ export interface Session {
   usage: Usage | null;
 }
 
+export interface Template {
+  name: string;
+  memory_mb: number[];
+}
+
+/** What a new session is made of. */
+export interface Choice {
+  template: string;
+  memory_mb: number;
+}
+
 export interface Checkpoint {
   id: string;
   name: string;

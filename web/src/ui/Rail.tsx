@@ -1,6 +1,6 @@
 // The sessions: each with its state and age; a new one; what can be done with each.
 import { useState } from 'preact/hooks';
-import { app } from '../model/app';
+import { app, choiceWords } from '../model/app';
 import type { LiveSession } from '../model/live';
 import { useStore } from '../model/store';
 import { api } from '../net/api';
@@ -76,6 +76,8 @@ function Item({ session }: { session: Session }) {
 }
 
 export function Rail() {
+  const seconds = app.creating ? Math.floor((Date.now() - app.creatingSince) / 1000) : 0;
+  const waited = seconds > 1 ? ` ${seconds} s` : '';
   return (
     <nav class={`rail ${app.railOpen ? 'open' : ''}`} aria-label="Sessions">
       <div class="brand">
@@ -84,8 +86,20 @@ export function Rail() {
         <span class="rail-close"><IconButton icon="close" label="Close the list" onClick={() => app.toggleRail()} /></span>
       </div>
       <button class="button primary wide" disabled={app.creating} onClick={() => void app.create()}>
-        <Icon name="plus" /><span>{app.creating ? 'Starting a machine…' : 'New session'}</span>
+        <Icon name="plus" /><span>{app.creating ? `Starting a machine…${waited}` : 'New session'}</span>
       </button>
+      {app.choices.length > 1 && (
+        <select class="rail-choice" aria-label="Template of a new session" value={app.choice} onChange={e => { app.choice = e.currentTarget.value; }}>
+          <option value="">usual template</option>
+          {app.choices.map(choiceWords).map(words => <option key={words} value={words}>{words}</option>)}
+        </select>
+      )}
+      {app.failure && app.live && (
+        <p class="rail-failure" role="alert">
+          {app.failure}
+          <IconButton icon="close" label="Dismiss" onClick={() => { app.failure = ''; app.changed(); }} />
+        </p>
+      )}
       <ul class="rail-list">{[...app.sessions].reverse().map(s => <Item key={s.id} session={s} />)}</ul>
       <p class="hint rail-foot">Every session is a virtual machine of its own. It can pause, fork and go back in time.</p>
     </nav>
