@@ -143,7 +143,7 @@ def test_an_unreadable_image_is_refused(fake):
                                         ("spawn-fails", "told to fail")])
 def test_a_template_that_does_not_come_up_leaves_nothing_half_made(fault, word):
     f = Fake(faults=(fault,), build=False)
-    r = subprocess.run([binary(), "template", *command, "--cache-dir", f.cache, "--qemu", f.qemu, "--accel", "tcg"],
+    r = subprocess.run([binary(), "template", "build", "--cache-dir", f.cache, "--qemu", f.qemu, "--accel", "tcg"],
                        capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL)
     assert r.returncode == 1 and word in r.stderr, r.stderr
     templates = os.path.join(f.cache, "templates")
@@ -157,7 +157,7 @@ def test_an_interrupted_template_build_is_not_trusted(command):
     import signal
     import time
     f = Fake(faults=("boot-hangs",), build=False)
-    p = subprocess.Popen([binary(), "template", "build", "--cache-dir", f.cache, "--qemu", f.qemu, "--accel", "tcg"],
+    p = subprocess.Popen([binary(), "template", *command, "--cache-dir", f.cache, "--qemu", f.qemu, "--accel", "tcg"],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
     time.sleep(1.5)
     p.send_signal(signal.SIGINT)
