@@ -52,9 +52,9 @@ json_t *br_account_json(struct bridge *b)
     for (int i = 0; i < CELL_STATUSES; i++)
         if (a->cells[i])
             json_object_set_new(cells, cell_status_name((enum cell_status)i), json_integer(a->cells[i]));
-    int64_t ran_ms = a->since_ms ? ck_mono_ms() - a->since_ms : 0;
-    return json_pack("{s:I,s:I,s:I,s:I,s:o}", "vm_cpu_ms", (json_int_t)(a->cpu_us / 1000), "wall_ms",
-                     (json_int_t)(a->wall_before_ms + ran_ms), "cell_wall_ms", (json_int_t)a->cell_wall_ms,
+    int64_t ran_ms = a->wall_before_ms + (a->since_ms ? ck_mono_ms() - a->since_ms : 0), cpu_ms = a->cpu_us / 1000;
+    return json_pack("{s:I,s:I,s:I,s:I,s:o}", "vm_cpu_ms", (json_int_t)cpu_ms, "wall_ms",
+                     (json_int_t)ran_ms, "cell_wall_ms", (json_int_t)a->cell_wall_ms,
                      "cell_cpu_ms", (json_int_t)a->cell_cpu_ms, "cells", cells);
 }
 

@@ -175,14 +175,11 @@ static int op_claim(struct bridge *b, struct conn *c, const struct bop *op, stru
     json_t *guest = br_guest_limits(&limits);
     bool own = json_object_size(op->env) || op->cwd[0];
     json_t *watch = op->ignore ? json_pack("{s:s,s:O}", "op", "watch", "ignore", op->ignore) : NULL;
-    w->open = 1u + own + (guest != NULL) + (watch != NULL);
-    if (watch && ac_request(b->ac, watch, ck_slice("", 0), CLAIM_MS, watched, w, &e) < 0)
-        claim_step(w, &e);
-    if (guest && ac_request(b->ac, guest, ck_slice("", 0), CLAIM_MS, limited, w, &e) < 0)
-        claim_step(w, &e);
-    if (own && claim_kernel(b, w, op, &e))
-        claim_step(w, &e);
-    claim_step(w, NULL);
+    w->open = 1; // until all that there is to ask has been asked
+    w->open += watch && ac_request(b->ac, watch, ck_slice("", 0), CLAIM_MS, watched, w, &e) >= 0;
+    w->open += guest && ac_request(b->ac, guest, ck_slice("", 0), CLAIM_MS, limited, w, &e) >= 0;
+    w->open += own && !claim_kernel(b, w, op, &e);
+    claim_step(w, e.status ? &e : NULL);
     return 0;
 }
 

@@ -10,9 +10,10 @@
 
 int ck_cpu_share_nice(unsigned weight)
 {
+    double w = CK_CPU_WEIGHT_MAX;
     int nice = 0;
-    for (double w = CK_CPU_WEIGHT_MAX; w / 1.12 > weight && nice < 19; w /= 1.25) // 1.12: the nearer one
-        nice++;
+    for (; w / 1.12 > weight && nice < 19; nice++) // 1.12: the nearer one
+        w /= 1.25;
     return nice;
 }
 
