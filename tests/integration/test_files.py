@@ -109,6 +109,8 @@ WRONG = [
     ("POST", S, {"env": {"1A": "x"}}, "env"), ("POST", S, {"env": {"A": 1}}, "env"), ("POST", S, {"env": []}, "env"),
     ("POST", S, {"env": {"A": "x" * (129 << 10)}}, "env"), ("POST", S, {"timeouts": {"cell_s": -1}}, "timeouts.cell_s"),
     ("POST", S, {"timeouts": {"cel_s": 1}}, "cel_s"), ("POST", S, {"timeouts": {"idle_s": 604801}}, "timeouts.idle_s"),
+    ("POST", S, {"artifact_ignore": ".cache"}, "artifact_ignore"), ("POST", S, {"artifact_ignore": ["a/b"]}, "artifact_ignore"),
+    ("PATCH", S + "/{s}", {"artifact_ignore": []}, "artifact_ignore"),
     ("POST", S, {"metadata": "x"}, "metadata"), ("POST", S, {"metadata": {"x": "y" * 70000}}, "metadata"),
     ("PATCH", S + "/{s}", {"env": {}}, "env"), ("PATCH", S + "/{s}", {"memory_mb": 5}, "memory_mb"),
     ("POST", S + "/{s}/cells", {"cod": "1"}, "cod"), ("POST", S + "/{s}/cells", {"code": 1}, "code"),
