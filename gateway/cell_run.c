@@ -219,7 +219,7 @@ static int send_cell(struct cell_run *run, const char *url_prefix, struct ck_err
     if (!run->link)
         return -1;
     json_t *op = json_pack("{s:s,s:s,s:I,s:b,s:b,s:s,s:b}", "op", "execute", "cell", run->cell, "timeout_ms",
-                           (json_int_t)run->body.timeout_ms, "silent", run->body.silent, "allow_stdin",
+                           (json_int_t)session_cell_ms(run->s, run->body.timeout_ms), "silent", run->body.silent, "allow_stdin",
                            run->body.stdin_mode != V1_STDIN_NONE, "url_prefix", url_prefix, "attach", 1);
     struct ck_slice code = {(const uint8_t *)run->body.code, run->body.code_n};
     if (bridge_link_op(run->link, op, &code, 1, &run->execute_rid) < 0)

@@ -88,6 +88,10 @@ void session_unref(struct session *s); // NULL is fine
 void session_connected(struct session *s, int delta); // Jupyter WebSockets: +1, -1
 void session_touch(struct session *s);                // last_activity = now (a request ran, not a poll)
 
+// What a cell gets that asks for asked_ms (0 = nothing): the session's own time as it is now, whatever its bridge
+// was told when it began. 0 = the session has none of its own.
+int64_t session_cell_ms(const struct session *s, int64_t asked_ms);
+
 // The session as the cell API shows it (design.md section 5), without "usage". New reference.
 json_t *session_json(const struct session *s);
 

@@ -1,5 +1,6 @@
 // One session as the gateway sees it: life of the object, its state, its JSON.
 #include "common/ck_clean.h"
+#include "common/ck_json.h"
 #include "common/ck_log.h"
 #include "common/ck_time.h"
 #include "gateway/registry_internal.h"
@@ -138,6 +139,15 @@ void session_connected(struct session *s, int delta)
 void session_touch(struct session *s)
 {
     s->last_activity_us = ck_wall_us();
+}
+
+int64_t session_cell_ms(const struct session *s, int64_t asked_ms)
+{
+    const int64_t no_end_s = 7 * 24 * 3600, max_ms = ((const struct entry *)s)->reg->config->max_cell_timeout_ms;
+    int64_t own_s = ck_json_int(s->timeouts, "cell_s", -1, NULL);
+    if (asked_ms || own_s < 0)
+        return asked_ms;
+    return own_s ? own_s * 1000 : max_ms ? max_ms : no_end_s * 1000;
 }
 
 json_t *session_json(const struct session *s)

@@ -136,7 +136,7 @@ static json_t *message_op(struct v1_feed *fd, const struct v1_feed_message *m, s
     case V1_FEED_EXECUTE:
         ck_uuid4(p->cell);
         return json_pack("{s:s,s:s,s:I,s:b,s:b,s:s}", "op", "execute", "cell", p->cell, "timeout_ms",
-                         (json_int_t)m->execute.timeout_ms, "silent", m->execute.silent, "allow_stdin",
+                         (json_int_t)session_cell_ms(fd->s, m->execute.timeout_ms), "silent", m->execute.silent, "allow_stdin",
                          m->execute.stdin_mode == V1_STDIN_INTERACTIVE, "url_prefix", fd->url_prefix);
     case V1_FEED_STDIN:
         return json_pack("{s:s,s:s,s:s}", "op", "stdin", "cell", m->cell, "value", m->value);

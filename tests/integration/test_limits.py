@@ -171,6 +171,15 @@ def test_a_cell_without_a_time_has_the_maximum(fake, start):
     assert c["status"] == "timeout" and "1000 ms" in c["detail"]
 
 
+def test_a_time_that_is_changed_holds_from_the_next_cell_on(api, session):
+    path = "/v1/sessions/" + session
+    assert api.request("PATCH", path, {"timeouts": {"cell_s": 1}}).status == 200
+    assert api.cell(session, "sleep:30000")["status"] == "timeout"
+    assert api.cell(session, "sleep:1500", timeout_s=30)["status"] == "ok", "a cell's own goes before"
+    assert api.request("PATCH", path, {"timeouts": {"cell_s": 0}}).status == 200
+    assert api.cell(session, "sleep:1500")["status"] == "ok"
+
+
 # --- usage ------------------------------------------------------------------------------------------
 
 
