@@ -184,11 +184,15 @@ export async function saved_notebook_of_a_hostile_session(c) {
       cell({ run: { ...run1, artifacts: [null, 7, { path: 1 }, { path: '/x', name: 'x', mime: 'image/png', size: 1 }] } },
         [null, 7, { output_type: 'error', ename: {}, traceback: 7 }, { output_type: 'display_data', data: [], metadata: 'x' }, { output_type: 'stream', text: 'kept' }])],
   };
-  for (const text of [JSON.stringify(hostile), 'not JSON', 'null', '{"nbformat":4,"cells":[null]}']) {
+  const texts = [JSON.stringify(hostile), 'not JSON', 'null', '{"nbformat":4,"cells":[null]}'];
+  for (const [i, text] of texts.entries()) {
     check((await c.api('PUT', `/v1/sessions/${id}/files/var/tmp/cellkeep/notebook.ipynb`, text)).status < 300, 'the hostile notebook');
     const again = await c.page();
     await c.open(again, `#${id}`);
-    equal(await textOf(await ended(await run(again, 'print("works")'))), 'works', `a cell, after ${text.slice(0, 40)}`);
+    for (const said of ['first', ...texts.slice(0, i).map((_, k) => `works ${k}`)]) await again.locator(`.out-stream:has-text("${said}")`).first().waitFor(); // the log is read
+    await again.click('.add-row >> text=Code');
+    await again.locator('.cell.selected .cm-content:focus').waitFor();
+    equal(await textOf(await ended(await run(again, `print("works ${i}")`))), `works ${i}`, `a cell, after ${text.slice(0, 40)}`);
     await again.close();
   }
   equal(c.log.filter(l => /^error: (?!Failed to load resource)/.test(l)), [], 'errors of the page');
