@@ -93,10 +93,10 @@ static void restore(const json_t *o, struct bconf *out, struct ck_err *err)
     if (err->status)
         return;
     out->restore = !strcmp(mode, "resume") ? BCONF_RESUME : !strcmp(mode, "fork") ? BCONF_FORK : BCONF_TEMPLATE;
-    if (!ck_uuid_valid(layer) || out->restore == BCONF_TEMPLATE || out->pool)
+    if (!ck_uuid_valid(layer) || out->restore == BCONF_TEMPLATE || out->pool || out->spare)
         ck_fail(err, 500, "bad_config",
                 "bridge configuration: \"restore\" needs the UUID of a layer and mode resume or fork, and "
-                "\"pool\" must be false");
+                "\"pool\" and \"spare\" must be false");
     else
         snprintf(out->layer, sizeof out->layer, "%s", layer);
 }
@@ -117,6 +117,7 @@ int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err)
     out->uid = (uid_t)ck_json_int(o, "uid", 0, &e);
     out->gid = (gid_t)ck_json_int(o, "gid", 0, &e);
     out->pool = ck_json_bool(o, "pool", false, &e);
+    out->spare = ck_json_bool(o, "spare", false, &e);
     restore(o, out, &e);
     jail_steps(o, "jail_required", &out->jail_required, &e);
     jail_steps(o, "jail_skip", &out->jail_skip, &e);
@@ -132,5 +133,29 @@ int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err)
     }
     snprintf(out->id, sizeof out->id, "%s", id);
     snprintf(out->accelerator, sizeof out->accelerator, "%s", accel);
+    return 0;
+}
+
+int bconf_begin(const void *p, size_t n, struct bconf *c, struct ck_err *err)
+{
+    CK_CLEAN_JSON json_t *o = ck_json_parse_object(p, n, false, err);
+    struct bconf next = *c;
+    struct ck_err e = CK_ERR_INIT;
+    if (!o)
+        return ck_wrap(err, "what a spare becomes");
+    const char *id = ck_json_str(o, "id", "", &e);
+    next.spare = false;
+    next.pool = ck_json_bool(o, "pool", false, &e);
+    restore(o, &next, &e);
+    if (!e.status)
+        blimits_apply(&next.limits, ck_json_obj(o, "limits", &e), &e);
+    if (!e.status && !ck_uuid_valid(id))
+        ck_fail(&e, 500, "bad_config", "what a spare becomes: id is missing or malformed");
+    if (e.status) {
+        *err = e;
+        return -1;
+    }
+    snprintf(next.id, sizeof next.id, "%s", id);
+    *c = next;
     return 0;
 }

@@ -37,6 +37,7 @@ struct bconf {
     gid_t gid;
     uint32_t jail_required, jail_skip; // CK_JAIL_BITs
     bool pool;
+    bool spare; // what it shall be is told later: bconf_begin()
     enum bconf_restore restore; // what the session begins from
     char layer[CK_UUID_MAX];    // DIR/layers/<layer>; "" for the template
     struct blimits limits;
@@ -45,5 +46,8 @@ struct bconf {
 #define BCONF_BYTES_MAX (64 * 1024)
 
 int bconf_parse(const void *p, size_t n, struct bconf *out, struct ck_err *err);
+// What a spare becomes (docs/PROTOCOL.md section 7): id, pool, restore and limits take the place of the
+// configuration's. Nothing changes on failure.
+int bconf_begin(const void *p, size_t n, struct bconf *c, struct ck_err *err);
 // Overrides the limits that the object names; NULL is fine. Nothing changes on failure.
 int blimits_apply(struct blimits *l, const json_t *o, struct ck_err *err);

@@ -194,12 +194,16 @@ struct bridge {
     size_t parked_bytes;
     struct command *commands; // running ones
 
+    void (*on_waiting)(struct bridge *b); // of a spare: QEMU waits, and br_setup_begin() is to be called
     void (*on_setup)(struct bridge *b, const struct ck_err *err); // once, when ready or failed
     void (*on_shutdown)(struct bridge *b, const char *why);       // the gateway wants it gone
 };
 
 // session.c: state, log, life and death
 int br_init(struct bridge *b, int listen_fd, struct ck_err *err); // conf, loop, template are set; takes listen_fd
+// The session that the configuration names begins: what it begins from is read, and it has a first state. Of
+// a spare that is later than its VM; nobody connects before.
+int br_begin(struct bridge *b, struct ck_err *err);
 void br_free(struct bridge *b);                                   // after the loop has run out
 bool br_kernel_ready(const struct bridge *b);
 const char *br_state_word(const struct bridge *b); // pool, starting, idle, busy, dead
@@ -228,6 +232,7 @@ void br_cpu_share(const struct bridge *b);
 
 // setup.c
 int br_setup(struct bridge *b, struct ck_err *err); // starts; b->on_setup tells
+void br_setup_begin(struct bridge *b); // a spare: b->conf says by now what it becomes
 void br_setup_load(struct bridge *b); // b->layer into b->machine, a QEMU that waits; then
 void br_setup_run(struct bridge *b); // the rest of it, of a machine that is restored but stands still
 void br_vm_exit(struct ck_machine *m, const struct ck_machine_exit *how, void *user);

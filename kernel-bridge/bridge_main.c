@@ -10,6 +10,7 @@
 #include "common/ck_proc.h"
 #include "common/ck_time.h"
 #include "kernel-bridge/bridge.h"
+#include "kernel-bridge/spare.h"
 #include "vmm/jail.h"
 
 #include <errno.h>
@@ -35,6 +36,8 @@ struct process {
     uv_timer_t setup_timer;
     int listen_fd, status_fd, lock_fd;
     bool failed, closing;
+    bool own_view;       // of the file system: its folder may get another name outside
+    struct spare *spare; // while it waits for what it shall be
     char socket_path[PATH_MAX];
 };
 
@@ -42,6 +45,8 @@ struct process {
 static int tell(struct process *p, const struct ck_err *err)
 {
     CK_CLEAN_BUF struct ck_buf line = CK_BUF_INIT;
+    spare_free(p->spare);
+    p->spare = NULL;
     if (p->status_fd < 0)
         return 0;
     int bad = 0, unread = 0;
@@ -157,6 +162,7 @@ static int enter_jail(struct process *p, struct ck_err *err)
     for (int i = 0; i < CK_JAIL_STEPS; i++)
         ck_log(CK_LOG_INFO, "bridge", "jail step=%s result=%s reason=\"%s\"", ck_jail_step_name((enum ck_jail_step)i),
                ck_jail_result_name(report.step[i].result), report.step[i].reason);
+    p->own_view = ck_jail_applied(&report, CK_JAIL_MOUNT_NS);
     b->private_net = ck_jail_applied(&report, CK_JAIL_NET_NS);
     if (b->private_net) {
         ck_machine_ports_fixed(b->port);
@@ -219,6 +225,8 @@ static void end(struct process *p, const char *why)
     if (p->closing)
         return;
     p->closing = true;
+    spare_free(p->spare);
+    p->spare = NULL;
     unlink(p->socket_path);
     br_close(&p->b, why, closed, p);
 }
@@ -259,6 +267,35 @@ static void on_setup(struct bridge *b, const struct ck_err *err)
     }
 }
 
+// ---- a spare ------------------------------------------------------------------------------------------
+
+static void on_order(void *user, const void *text, size_t n)
+{
+    struct process *p = user;
+    struct ck_err err = CK_ERR_INIT;
+    spare_free(p->spare);
+    p->spare = NULL;
+    if (!text) {
+        end(p, "the gateway that it waited for is gone");
+        return;
+    }
+    uv_timer_start(&p->setup_timer, on_setup_overdue, BR_SETUP_MS, 0);
+    if (bconf_begin(text, n, &p->b.conf, &err))
+        br_dead(&p->b, err.text);
+    else
+        br_setup_begin(&p->b);
+}
+
+static void on_waiting(struct bridge *b)
+{
+    struct process *p = b->loop->data;
+    struct ck_err err = CK_ERR_INIT;
+    uv_timer_stop(&p->setup_timer); // it may wait for ever
+    p->spare = spare_new(b->loop, p->status_fd, p->own_view, on_order, p, &err);
+    if (!p->spare)
+        br_dead(b, err.text);
+}
+
 static int start_loop(struct process *p, struct ck_err *err)
 {
     struct bridge *b = &p->b;
@@ -275,6 +312,7 @@ static int start_loop(struct process *p, struct ck_err *err)
     uv_timer_start(&p->setup_timer, on_setup_overdue, BR_SETUP_MS, 0);
     if (br_init(b, p->listen_fd, err))
         return -1;
+    b->on_waiting = on_waiting;
     b->on_setup = on_setup;
     b->on_shutdown = on_shutdown;
     return br_setup(b, err);

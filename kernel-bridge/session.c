@@ -17,12 +17,8 @@
 int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
 {
     const struct blimits *l = &b->conf.limits;
-    b->pool = b->conf.pool;
     b->base = b->usage = (struct usage){-1, -1, -1, -1, -1, -1, -1};
-    if (!b->pool)
-        br_account_begin(b);
     ck_uuid4(b->own_session);
-    br_active(b);
     uv_timer_init(b->loop, &b->up.timer);
     uv_timer_init(b->loop, &b->restart_timer);
     uv_timer_init(b->loop, &b->tick);
@@ -38,12 +34,18 @@ int br_init(struct bridge *b, int listen_fd, struct ck_err *err)
         close(listen_fd);
         return ck_fail(err, 500, "no_memory", "no memory for a session");
     }
-    if (br_restore_begin(b, err)) {
-        close(listen_fd);
-        return -1;
-    }
     b->svc = svc_new(b, listen_fd, err);
-    if (!b->svc)
+    return b->svc ? 0 : -1;
+}
+
+int br_begin(struct bridge *b, struct ck_err *err)
+{
+    b->pool = b->conf.pool;
+    if (!b->pool)
+        br_account_begin(b);
+    trk_limits(b->trk, b->conf.limits.queue_max, b->conf.limits.output_bytes);
+    br_active(b);
+    if (br_restore_begin(b, err))
         return -1;
     br_state_event(b, "");
     return 0;

@@ -275,29 +275,49 @@ void br_setup_load(struct bridge *b)
         fail(b, "restoring the layer", &e);
 }
 
-static void started(struct ck_machine *m, const struct ck_err *err, void *user)
+// What the session begins from, into a QEMU that waits.
+static void load(struct bridge *b)
 {
-    struct bridge *b = user;
     struct ck_err e = CK_ERR_INIT;
     int fd = b->state_fd;
-    if (!under_way(b))
-        return;
-    took(b, "qemu_started");
-    if (err) {
-        fail(b, "starting QEMU", err);
-        return;
-    }
     if (b->origin != BR_OF_TEMPLATE) {
         br_setup_load(b);
         return;
     }
     b->state_fd = -1; // the machine takes it over
-    if (ck_machine_restore(m, fd, restored, b, &e))
+    if (ck_machine_restore(b->machine, fd, restored, b, &e))
         fail(b, "restoring the template", &e);
+}
+
+static void started(struct ck_machine *m, const struct ck_err *err, void *user)
+{
+    struct bridge *b = user;
+    (void)m;
+    if (!under_way(b))
+        return;
+    took(b, "qemu_started");
+    if (err)
+        fail(b, "starting QEMU", err);
+    else if (b->conf.spare)
+        b->on_waiting(b);
+    else
+        load(b);
+}
+
+void br_setup_begin(struct bridge *b)
+{
+    struct ck_err e = CK_ERR_INIT;
+    b->setup_step_ms = ck_mono_ms();
+    if (br_begin(b, &e))
+        fail(b, "reading what the session begins from", &e);
+    else
+        load(b);
 }
 
 int br_setup(struct bridge *b, struct ck_err *err)
 {
+    if (!b->conf.spare && br_begin(b, err))
+        return -1;
     b->setup_step_ms = ck_mono_ms();
     struct ck_machine_opts o = {.loop = b->loop, .template = &b->template, .disk = b->disk, .ram_fd = b->ram_fd,
                                 .on_exit = br_vm_exit, .user = b};

@@ -1,5 +1,5 @@
 // An operation frame of the gateway, on any bytes, as the connection reads it; and the bridge's
-// configuration on the same.
+// configuration, and what a spare becomes, on the same.
 #include "kernel-bridge/bconf.h"
 #include "kernel-bridge/bops.h"
 
@@ -32,6 +32,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ck_blob_unref(b);
     err = (struct ck_err)CK_ERR_INIT;
     if (bconf_parse(data, size, &conf, &err) && !err.status)
+        abort();
+    err = (struct ck_err)CK_ERR_INIT;
+    conf = (struct bconf){.spare = true};
+    if (bconf_begin(data, size, &conf, &err) ? !err.status || !conf.spare : conf.spare)
         abort();
     return 0;
 }

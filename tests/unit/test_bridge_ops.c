@@ -216,6 +216,39 @@ static void a_session_may_begin_from_a_layer(void **state)
     }
 }
 
+static void a_spare_becomes_what_it_is_told(void **state)
+{
+    (void)state;
+    struct bconf c, before;
+    struct ck_err err = CK_ERR_INIT;
+    static const char text[] = "{" ID ",\"spare\":true,\"uid\":5}";
+    static const char *const bad[] = {
+        "", "{}", "{\"id\":\"x\"}", "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"limits\":{\"cell_ms\":-1}}",
+        "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"restore\":{\"layer\":\"x\",\"mode\":\"fork\"}}",
+        "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"pool\":true,\"restore\":{\"layer\":"
+        "\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"fork\"}}",
+    };
+    static const char order[] = "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"pool\":false,\"limits\":{\"cell_ms\":7},"
+                                "\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"resume\"}}";
+    assert_int_equal(bconf_parse(text, strlen(text), &c, &err), 0);
+    assert_true(c.spare);
+    before = c;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err = (struct ck_err)CK_ERR_INIT;
+        assert_int_equal(bconf_begin(bad[i], strlen(bad[i]), &c, &err), -1);
+        assert_true(err.status >= 400 && err.text[0]);
+        assert_memory_equal(&c, &before, sizeof c);
+    }
+    assert_int_equal(bconf_begin(order, strlen(order), &c, &err), 0);
+    assert_false(c.spare || c.pool);
+    assert_string_equal(c.id, "aaaaaaaa-0000-4000-8000-000000000003");
+    assert_string_equal(c.layer, "aaaaaaaa-0000-4000-8000-000000000002");
+    assert_string_equal(c.dir, "/s");
+    assert_int_equal(c.restore, BCONF_RESUME);
+    assert_int_equal(c.limits.cell_ms, 7);
+    assert_int_equal(c.uid, 5);
+}
+
 static void a_wrong_configuration_is_one_clear_error(void **state)
 {
     (void)state;
@@ -225,6 +258,7 @@ static void a_wrong_configuration_is_one_clear_error(void **state)
         "{" ID ",\"restore\":{}}", "{" ID ",\"restore\":{\"layer\":\"x\",\"mode\":\"fork\"}}",
         "{" ID ",\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"other\"}}",
         "{" ID ",\"pool\":true,\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"fork\"}}",
+        "{" ID ",\"spare\":true,\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"fork\"}}",
         "{" ID ",\"limits\":{\"output_bytes\":1}}", "{" ID ",\"limits\":{\"cell_ms\":\"5\"}}", "{" ID ",\"pool\":1}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -247,6 +281,7 @@ int main(void)
         cmocka_unit_test(every_operation_has_a_name),
         cmocka_unit_test(a_configuration_is_read_with_defaults),
         cmocka_unit_test(a_session_may_begin_from_a_layer),
+        cmocka_unit_test(a_spare_becomes_what_it_is_told),
         cmocka_unit_test(a_wrong_configuration_is_one_clear_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
