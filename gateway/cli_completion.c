@@ -40,7 +40,7 @@ static const char bash_script[] =
     "    mcp) words=\"--session $common\" ;;\n"
     "    completion) words='bash zsh fish' ;;\n"
     "    image|template) words='build --help' ;;\n"
-    "    serve) words='--host --port --token --state-dir --cache-dir --accel --memory-mb --pool-size --max-sessions "
+    "    serve) words='--host --port --token --state-dir --cache-dir --accel --memory-mb --pool-size --spare --max-sessions "
     "--allow-origin --tls-cert --tls-key --base-url --on-exit --config --help' ;;\n"
     "    session|token)\n"
     "      if [[ $cur == -* ]]; then words=\"--name --json $common\"\n"

@@ -38,6 +38,7 @@ static const struct setting SETTINGS[] = {
     {"memory-mb", K_INT, AT(memory_mb), 384, 32768, "N", "memory of a session (512)"},
     {"max-memory-mb", K_INT, AT(max_memory_mb), 0, 1024 * 1024, "N", "most memory that a session may ask for, 0 = any that was built (0)"},
     {"pool-size", K_INT, AT(pool_size), 0, 256, "N", "sessions started ahead (2)"},
+    {"spare", K_INT, AT(spare), 0, 64, "N", "virtual machines that wait for a resume, a fork or a create beyond the pool (1)"},
     {"max-sessions", K_INT, AT(max_sessions), 0, 100000, "N", "sessions in all, 0 = no limit (50)"},
     {"memory-reserve-mb", K_INT, AT(memory_reserve_mb), 0, 100000000, "N", "memory of the host that no session is started into, 0 = none (512)"},
     {"max-kernels", K_INT, AT(max_sessions), 0, 100000, "N", "another name of --max-sessions"},
@@ -288,7 +289,7 @@ char *config_default_dir(bool cache, char *const *env)
 
 static int set_defaults(struct config *c, char *const *env, struct ck_err *err)
 {
-    *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .max_sessions = 50, .memory_reserve_mb = 512,
+    *c = (struct config){.port = 8888, .memory_mb = 512, .pool_size = 2, .spare = 1, .max_sessions = 50, .memory_reserve_mb = 512,
                          .uid_base = 210000, .max_connections = 16384, .max_auth_failures = 60, .max_body_mb = 64, .list_kernels = true,
                          .max_message_mb = 104, .rate_limit_window_ms = 3000, .command_timeout_ms = 30000,
                          .kernel_start_ms = 120000,

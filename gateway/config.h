@@ -23,6 +23,7 @@ struct config {
     enum config_accel accel;
     int memory_mb;      // of a session, unless it asks for another size
     int pool_size;      // sessions started ahead
+    int spare;          // virtual machines that wait for a template or a layer
     int max_sessions;   // in all; 0 = no limit
     int memory_reserve_mb; // no session is started into the last of the host's memory; 0 = it may
     char *allow_origin; // NULL = not set; "*" or one origin

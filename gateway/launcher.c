@@ -1,6 +1,6 @@
 // One launch as a chain: prepare folder, log and configuration (thread pool) -> uv_spawn -> the line
 // on fd 4 -> done. A launch that fails ends its process and removes its folder before done is called.
-// The folder of a resume stays. Children are followed only to be reaped; that a bridge died is learned from its socket.
+// The folder of a resume stays. One that takes a spare begins with the line (launcher_spare.c). Children are followed only to be reaped; that a bridge died is learned from its socket.
 #include "gateway/launcher_internal.h"
 
 #include "common/ck_clean.h"
@@ -40,6 +40,7 @@ int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct lau
         launcher_free(l);
         return ck_fail(err, 500, "no_memory", "out of memory");
     }
+    spare_init(l);
     *out = l;
     return 0;
 }
@@ -129,6 +130,7 @@ static void free_launch(struct launch *x)
         x->next->prev = x->prev;
     x->l->nstarting--;
     launch_turn_over(x);
+    spare_soon(x->l);
     json_decref(x->limits);
     free(x);
 }
@@ -139,6 +141,11 @@ static void tell(struct launch *x)
     launch_done done = x->done;
     void *user = x->user;
     struct ck_err err = x->err;
+    if (!err.status && x->kind == LAUNCH_SPARE) {
+        spare_made(x->l, p, ck_take_fd(&x->fd_status_read), x->moves);
+        free_launch(x);
+        return;
+    }
     if (err.status && x->kind == LAUNCH_RESUME)
         p->proc = (struct ck_proc_id){0, 0};
     else if (err.status)
@@ -182,7 +189,10 @@ static void on_handle_closed(uv_handle_t *h)
         return;
     }
     log_last_words(x);
-    launch_give_up(x);
+    if (x->how == SPARE_JOINED && x->err.status != 504 && !x->stopped.status)
+        spare_fall_back(x);
+    else
+        launch_give_up(x);
 }
 
 static void finish(struct launch *x)
@@ -202,7 +212,16 @@ static void finish(struct launch *x)
 static void take_line(struct launch *x)
 {
     CK_CLEAN_JSON json_t *j = NULL;
+    uv_os_fd_t fd;
     x->line[strcspn(x->line, "\n")] = 0;
+    if (x->kind == LAUNCH_SPARE && !strncmp(x->line, "waiting", 7) && !uv_fileno((uv_handle_t *)&x->status, &fd)) {
+        x->fd_status_read = fcntl(fd, F_DUPFD_CLOEXEC, 3); // the conversation goes on
+        x->moves = !x->line[7];
+        if (x->fd_status_read < 0)
+            ck_fail_errno(&x->err, errno, 503, "no_descriptors", "a spare cannot be kept");
+        finish(x);
+        return;
+    }
     if (!strcmp(x->line, "ready")) {
         finish(x);
         return;
@@ -318,6 +337,11 @@ static void start_process(struct launch *x)
     close_fd(&x->fd_config);
     close_fd(&x->fd_log);
     close_fd(&x->fd_status_write);
+    launch_listen(x);
+}
+
+void launch_listen(struct launch *x)
+{
     uv_timer_init(x->l->loop, &x->timer);
     uv_pipe_init(x->l->loop, &x->status, 0);
     x->timer.data = x->status.data = x;
@@ -396,16 +420,23 @@ struct launch *launch_new(struct launcher *l, enum launch_kind kind, struct brid
 
 void launch_begin(struct launch *x)
 {
+    if (!spare_take(x))
+        launch_on_demand(x);
+}
+
+void launch_on_demand(struct launch *x)
+{
     if (x->l->uids && x->p->slot < 0)
         x->p->slot = uid_pool_take(x->l->uids);
     prepare(x);
 }
 
-void launcher_start(struct launcher *l, const struct layer_origin *from, launch_done done, void *user)
+void launcher_start(struct launcher *l, const struct layer_origin *from, bool asked, launch_done done, void *user)
 {
     char id[CK_UUID_MAX];
     ck_uuid4(id);
     struct launch *x = launch_new(l, LAUNCH_POOL, launch_proc_new(l, id), done, user);
+    x->asked = asked;
     if (from)
         x->from = *from;
     launch_begin(x);
@@ -426,7 +457,7 @@ static void stop(struct launch *x, const char *reason, const char *text)
     if (x->finished || x->stopped.status)
         return; // ends already
     ck_fail(&x->stopped, 503, reason, "%s", text);
-    if (x->child) {
+    if (x->open_handles) {
         x->err = x->stopped;
         finish(x);
     } // else it is being prepared, or waits for its turn, and will see it
@@ -442,6 +473,7 @@ void launcher_close(struct launcher *l)
 {
     struct child *next;
     l->closing = true;
+    spare_close(l);
     for (struct launch *x = l->launches; x; x = x->next)
         stop(x, "draining", "the gateway is shutting down");
     launch_next(l);

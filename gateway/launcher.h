@@ -40,10 +40,11 @@ int launcher_new(uv_loop_t *loop, const struct launcher_options *opt, struct lau
 void launcher_close(struct launcher *l);
 void launcher_free(struct launcher *l); // NULL is fine
 
-// Starts a pooled bridge of a new id; of the template `from`, NULL = the gateway's own. done is called from the loop when the bridge has said that it
-// is ready, or with err (its process and folder are then already being removed).
+// Starts a pooled bridge of a new id; of the template `from`, NULL = the gateway's own. done is called from the
+// loop when the bridge has said that it is ready, or with err (its process and folder are then already being
+// removed). asked: somebody waits for it, so it may take a spare.
 typedef void (*launch_done)(void *user, struct bridge_proc *p, const struct ck_err *err);
-void launcher_start(struct launcher *l, const struct layer_origin *from, launch_done done, void *user);
+void launcher_start(struct launcher *l, const struct layer_origin *from, bool asked, launch_done done, void *user);
 // Whether the host has the memory for one more, beside those that are starting and --memory-reserve-mb.
 // Resumes and forks ask by themselves. *available_mb (may be NULL) is what it has.
 bool launcher_has_room(const struct launcher *l, int64_t *available_mb);
@@ -58,6 +59,16 @@ struct launch *launcher_resume(struct launcher *l, struct bridge_proc *p, const 
 struct launch *launcher_fork(struct launcher *l, const char *id, const char *layer, json_t *limits, launch_done done,
                              void *user);
 void launcher_cancel(struct launch *x);
+
+// Spares: bridges in their jails whose QEMU waits for a template or a layer, kept at their number (--spare) in
+// the background from launcher_fill() on, as far as the host has memory. A resume, a fork and a start that
+// somebody waits for take one that fits; what goes wrong with it costs them time and nothing else. They end
+// with their gateway.
+struct launcher_spares {
+    size_t ready, used, failed; // the latter two since the start
+};
+void launcher_fill(struct launcher *l);
+void launcher_count_spares(const struct launcher *l, struct launcher_spares *out);
 
 // A bridge found on disk at start. dir_uid is the owner of its folder, so that the uid is not given
 // to another. -1 when the path does not fit.

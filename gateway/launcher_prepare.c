@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,24 +42,31 @@ static json_t *required_steps(const struct launcher *l)
     return list;
 }
 
+json_t *launch_limits(const struct launch *x)
+{
+    struct caps usual;
+    if (x->limits)
+        return json_incref(x->limits);
+    caps_usual(x->l->config->caps, &usual);
+    return caps_for_bridge(&usual, x->l->config, NULL);
+}
+
+json_t *launch_origin(const struct launch *x)
+{
+    return *x->layer ? json_pack("{s:s,s:s}", "layer", x->layer, "mode", x->kind == LAUNCH_FORK ? "fork" : "resume") : NULL;
+}
+
 static json_t *bridge_config(const struct launch *x)
 {
     const struct launcher *l = x->l;
-    bool pool = x->kind == LAUNCH_POOL;
     uid_t uid = l->uids ? uid_pool_uid(l->uids, x->p->slot) : 0;
-    struct caps usual;
-    caps_usual(l->config->caps, &usual);
-    json_t *limits = pool ? caps_for_bridge(&usual, l->config, NULL) : json_incref(x->limits);
     bool ours = x->template == l->template; // another says by itself what it needs
-    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:o}", "id", x->p->id, "dir", x->p->dir,
-                          "template_dir", x->template->dir, "image_dir", x->template->image_dir, "accelerator",
-                          ours ? l->accelerator : "", "memory_mb", ours ? l->memory_mb : 0, "uid", (json_int_t)uid, "gid",
-                          (json_int_t)uid, "qemu",
-                          l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l), "pool", pool, "limits", limits);
-    if (!pool)
-        json_object_set_new(j, "restore", json_pack("{s:s,s:s}", "layer", x->layer, "mode",
-                                                    x->kind == LAUNCH_FORK ? "fork" : "resume"));
-    return j;
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s,s:o,s:b,s:b,s:o,s:o*}", "id", x->p->id, "dir", x->p->dir,
+                     "template_dir", x->template->dir, "image_dir", x->template->image_dir, "accelerator",
+                     ours ? l->accelerator : "", "memory_mb", ours ? l->memory_mb : 0, "uid", (json_int_t)uid, "gid",
+                     (json_int_t)uid, "qemu", l->config->qemu ? l->config->qemu : "", "jail_required", required_steps(l),
+                     "pool", x->kind == LAUNCH_POOL, "spare", x->kind == LAUNCH_SPARE, "limits", launch_limits(x), "restore",
+                     launch_origin(x));
 }
 
 // The whole configuration lies in the pipe before the process exists: it fits (a pipe holds 64 KiB).
@@ -93,23 +101,23 @@ static int check_uid(struct launch *x)
 }
 
 // The bridge makes its layers below this folder, which we made for a fork.
-static int own_layers(struct launch *x, int dir)
+static int own_layers(struct launch *x, int slot, int dir)
 {
     CK_CLEAN_FD int layers = openat(dir, "layers", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    uid_t uid = x->l->uids ? uid_pool_uid(x->l->uids, x->p->slot) : 0;
+    uid_t uid = x->l->uids ? uid_pool_uid(x->l->uids, slot) : 0;
     if (layers < 0 || (x->l->uids && fchown(layers, uid, uid)))
         return ck_fail_errno(&x->err, errno, 500, "session_failed", "the layers of a session cannot be opened");
     return 0;
 }
 
-// What belonged to the old uid becomes the new one's: when the old one is somebody else's by now. Sealed
-// layers are root's and stay so.
-static int give(int at, const char *name, uid_t from, uid_t to, int depth)
+// What is not the new uid's becomes so: the old one may be somebody else's by now, and a gateway that was
+// killed may have got half way. Sealed layers are root's and stay so.
+static int give(int at, const char *name, uid_t to, int depth)
 {
     struct stat st;
-    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) || st.st_uid != from)
+    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) || !st.st_uid)
         return 0;
-    if (fchownat(at, name, to, to, AT_SYMLINK_NOFOLLOW))
+    if (st.st_uid != to && fchownat(at, name, to, to, AT_SYMLINK_NOFOLLOW))
         return -1;
     int fd = S_ISDIR(st.st_mode) && depth < 3 ? openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -117,7 +125,7 @@ static int give(int at, const char *name, uid_t from, uid_t to, int depth)
     int rc = 0;
     for (int n = 0; !rc && d && n < ENTRIES_MAX && (e = readdir(d)); n++)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            rc = give(fd, e->d_name, from, to, depth + 1);
+            rc = give(fd, e->d_name, to, depth + 1);
     if (d)
         closedir(d);
     else if (fd >= 0)
@@ -125,15 +133,25 @@ static int give(int at, const char *name, uid_t from, uid_t to, int depth)
     return rc;
 }
 
-static int own_folder(struct launch *x, int dir)
+static int own_folder(struct launch *x, int slot)
 {
-    struct stat st;
-    uid_t uid = x->l->uids ? uid_pool_uid(x->l->uids, x->p->slot) : 0;
-    if (!x->l->uids || fstat(dir, &st) || st.st_uid == uid || !st.st_uid)
-        return 0;
-    return give(AT_FDCWD, x->p->dir, st.st_uid, uid, 0)
+    return x->l->uids && give(AT_FDCWD, x->p->dir, uid_pool_uid(x->l->uids, slot), 0)
                ? ck_fail_errno(&x->err, errno, 500, "session_failed", "the session's files cannot be given to another user")
                : 0;
+}
+
+int launch_own(struct launch *x, int slot)
+{
+    CK_CLEAN_FD int dir = open(x->p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        return ck_fail_errno(&x->err, errno, 500, "session_failed", "a session's folder cannot be opened");
+    return own_layers(x, slot, dir) || (x->kind == LAUNCH_RESUME && own_folder(x, slot)) ? -1 : 0;
+}
+
+// A spare is talked to.
+static int open_status(const struct launch *x, int fds[2])
+{
+    return x->kind == LAUNCH_SPARE ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) : pipe2(fds, O_CLOEXEC);
 }
 
 // The log of a folder that belonged to a bridge may be anything: it is opened as a plain file or not.
@@ -161,15 +179,16 @@ void launch_prepare(struct launch *x)
     }
     if (launch_template_choose(x) || check_uid(x))
         return;
-    if (x->kind == LAUNCH_POOL && mkdir(x->p->dir, 0700)) {
+    bool restores = x->kind == LAUNCH_RESUME || x->kind == LAUNCH_FORK;
+    if (!restores && mkdir(x->p->dir, 0700)) {
         ck_fail_errno(&x->err, errno, 507, "session_failed", "a session's folder cannot be made in %s", x->l->sessions_dir);
         return;
     }
-    CK_CLEAN_FD int dir = open(x->p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dir >= 0 && ((x->kind == LAUNCH_FORK && own_layers(x, dir)) || (x->kind == LAUNCH_RESUME && own_folder(x, dir))))
+    if (restores && launch_own(x, x->p->slot))
         return;
+    CK_CLEAN_FD int dir = open(x->p->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     x->fd_log = dir >= 0 ? open_log(dir) : -1;
-    if (x->fd_log < 0 || pipe2(fds, O_CLOEXEC)) {
+    if (x->fd_log < 0 || open_status(x, fds)) {
         ck_fail_errno(&x->err, errno, 503, "session_failed", "a session cannot be started");
         return;
     }

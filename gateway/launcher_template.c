@@ -79,7 +79,7 @@ int launch_template_choose(struct launch *x)
     struct launcher *l = x->l;
     struct layer_origin o;
     x->template = l->template;
-    if (x->kind == LAUNCH_POOL && !x->from.template[0])
+    if (x->kind == LAUNCH_SPARE || (x->kind == LAUNCH_POOL && !x->from.template[0]))
         return 0;
     if (x->kind == LAUNCH_POOL)
         o = x->from;

@@ -254,6 +254,53 @@ int layer_link(const char *from_dir, const char *to_dir, const char *layer, stru
     return link_layer(from_layers, to_layers, layer, err);
 }
 
+// --- a folder for a folder -----------------------------------------------------------------------------
+
+struct moving {
+    int from_layers, to_layers;
+};
+
+// Its folder is whose it was: root's, or, of a gateway that was killed before it sealed the layer, the bridge's.
+static int move_layer(int layers, const char *name, void *user)
+{
+    const struct moving *m = user;
+    struct stat st;
+    if (!ck_uuid_valid(name)) // half made, and nobody's
+        return 0;
+    CK_CLEAN_FD int from = open_folder(layers, name);
+    if (from < 0 || fstat(from, &st) || mkdirat(m->to_layers, name, 0700))
+        return -1;
+    CK_CLEAN_FD int to = open_folder(m->to_layers, name);
+    if (to < 0 || fchmod(to, st.st_mode & 0755) || (st.st_uid != geteuid() && fchown(to, st.st_uid, st.st_gid)))
+        return -1;
+    return each_entry(from, FILES_MAX, link_one, &to);
+}
+
+static int link_if_there(int from, int to, const char *name, const char *new_name)
+{
+    struct stat st;
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
+        return errno == ENOENT ? 0 : -1;
+    return S_ISREG(st.st_mode) ? linkat(from, name, to, new_name, 0) : -1;
+}
+
+int folder_take_over(const char *session_dir, const char *spare_dir, struct ck_err *err)
+{
+    CK_CLEAN_FD int from = open_folder(AT_FDCWD, session_dir), to = open_folder(AT_FDCWD, spare_dir);
+    if (from < 0 || to < 0 || mkdirat(to, "layers", 0755))
+        return ck_fail_errno(err, errno, 500, "not_taken", "the folders of a session and of a spare");
+    CK_CLEAN_FD int from_layers = open_folder(from, "layers");
+    CK_CLEAN_FD int to_layers = open_folder(to, "layers");
+    struct moving m = {from_layers, to_layers};
+    if (from_layers < 0 || to_layers < 0 || each_entry(from_layers, LAYERS_MAX, move_layer, &m) ||
+        link_if_there(from, to, "history", "history") || link_if_there(from, to, "paused.json", "paused.json") ||
+        link_if_there(from, to, "bridge.log", "bridge.log.before"))
+        return ck_fail_errno(err, errno, 500, "not_taken", "what a session has cannot be put into a spare's folder");
+    if (renameat2(AT_FDCWD, spare_dir, AT_FDCWD, session_dir, RENAME_EXCHANGE))
+        return ck_fail_errno(err, errno, 500, "not_taken", "two folders cannot change names");
+    return 0;
+}
+
 // --- tidying -------------------------------------------------------------------------------------------
 
 struct tidying {

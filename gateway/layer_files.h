@@ -34,6 +34,12 @@ int layer_seal_all(const char *session_dir, const char *layer, uid_t owner, stru
 // Gives the sealed layer, and the disks below it, to the folder to_dir, which exists, by hard links.
 int layer_link(const char *from_dir, const char *to_dir, const char *layer, struct ck_err *err);
 
+// Puts what the paused or forked session has (its layers, paused.json and history) into the folder of a spare
+// bridge by hard links, and then lets the two folders change names: session_dir is the spare's from then on,
+// and what is left under spare_dir is to be removed. A crash at any moment leaves the session whole under its
+// name. After a failure the session is as it was, and the spare's folder is good for nothing.
+int folder_take_over(const char *session_dir, const char *spare_dir, struct ck_err *err);
+
 struct layer_wants { // of one session
     const char (*wanted)[CK_UUID_MAX]; // layers that may be restored
     int nwanted;

@@ -5,6 +5,7 @@
 #include "common/ck_time.h"
 #include "gateway/auth_limit.h"
 #include "gateway/http_server.h"
+#include "gateway/launcher.h"
 #include "gateway/pool.h"
 #include "gateway/registry_run.h"
 #include "gateway/serve.h"
@@ -61,6 +62,12 @@ static int sessions_text(const struct gateway *g, struct ck_buf *out)
     rc |= gauge(out, "cellkeep_pool_size", "Virtual machines that should stand ready.", g->config->pool_size);
     rc |= gauge(out, "cellkeep_pool_waiting", "Creations that wait for a virtual machine.", (double)pool_waiting(g->pool));
     rc |= counter(out, "cellkeep_pool_failures_total", "Virtual machines that failed to start.", pool_failures(g->pool));
+    struct launcher_spares s;
+    launcher_count_spares(g->launcher, &s);
+    rc |= gauge(out, "cellkeep_spare_ready", "Virtual machines that wait for a template or a layer.", (double)s.ready);
+    rc |= gauge(out, "cellkeep_spare_size", "Virtual machines that should wait.", g->config->spare);
+    rc |= counter(out, "cellkeep_spare_used_total", "Of those, taken by a resume, a fork or a create.", s.used);
+    rc |= counter(out, "cellkeep_spare_failures_total", "Of those, failed to start, while they waited or when they were needed.", s.failed);
     return rc;
 }
 

@@ -177,7 +177,7 @@ static void kick(struct pool *p)
     p->no_room = false;
     while (p->launching < LAUNCHES_FOR_WAITERS && p->launching < count(p->waiters) && pool_has_room(p)) {
         p->launching++;
-        launcher_start(p->launcher, NULL, on_launched, p);
+        launcher_start(p->launcher, NULL, true, on_launched, p);
     }
     other_kick(p);
     if (!p->filling || p->launching || p->nready >= (size_t)p->size)
@@ -189,7 +189,7 @@ static void kick(struct pool *p)
     if (!pool_has_room(p))
         return;
     p->launching++;
-    launcher_start(p->launcher, NULL, on_launched, p);
+    launcher_start(p->launcher, NULL, false, on_launched, p);
 }
 
 bool pool_has_room(struct pool *p)

@@ -66,7 +66,7 @@ void other_kick(struct pool *p)
             return;
         o->launched = true;
         p->launching++;
-        launcher_start(p->launcher, &o->from, on_launched, o);
+        launcher_start(p->launcher, &o->from, true, on_launched, o);
     }
 }
 

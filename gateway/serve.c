@@ -78,6 +78,7 @@ static int start_sessions(struct serve *s, int ram_fd, struct ck_err *err)
                                   .memory_mb = s->template.memory_mb, .ram_fd = ram_fd, .config = &s->config};
     if (launcher_new(&s->loop, &lo, &s->launcher, err))
         return -1;
+    s->g.launcher = s->launcher;
     s->g.pool = pool_new(&s->loop, s->launcher, s->config.pool_size);
     struct registry_options ro = {.loop = &s->loop, .store = s->g.store, .pool = s->g.pool, .launcher = s->launcher,
                                   .config = &s->config, .template_dir = s->template.dir, .sessions_dir = s->state.sessions,
@@ -135,6 +136,7 @@ static int run(struct serve *s, struct ck_err *err)
         return -1;
     drain_on_signals(&s->drain, &s->g, s->launcher, &s->state);
     pool_fill(s->g.pool);
+    launcher_fill(s->launcher);
     print_ready(s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     return 0;

@@ -12,6 +12,7 @@ struct http_server;
 struct metrics;
 struct store;
 struct pool;
+struct launcher;
 struct mcp;
 struct web_bundle;
 
@@ -24,6 +25,7 @@ struct gateway {
     struct registry *registry;
     struct store *store;
     struct pool *pool;
+    struct launcher *launcher;
     struct metrics *metrics;
     struct mcp *mcp; // made with its first request
     struct web_bundle *web; // NULL = the web front-end is not built

@@ -41,9 +41,9 @@ class FakeSpeech(Speech):
 
 
 class Load:
-    def __init__(self, gateway, speech, sessions=4, pool=0, seed=1):
+    def __init__(self, gateway, speech, sessions=4, pool=0, spare=0, seed=1):
         self.gw, self.speech, self.rng = gateway, speech, random.Random(seed)
-        self.pool = pool
+        self.pool, self.spare = pool, spare
         self.over = threading.Event()
         self.calm = threading.Event()  # nobody pauses or forks any more
         self.wrong = []
@@ -226,8 +226,8 @@ class Load:
             assert stdout(got.values()) == self.want[mid], "output is missing or out of order"
 
     def check_orphans(self, api):
-        """Every process and every folder is a session's that is listed, or the pool's: that has no more folders than
-        machines, and a machine of it may be one that an earlier gateway started."""
+        """Every process and every folder is a session's that is listed, or the pool's, or a spare's: those have no more
+        folders than machines, and a machine of the pool may be one that an earlier gateway started."""
         def rooms():
             return set(os.listdir(os.path.join(self.gw.state, "sessions"))) - set(self.names)
 
@@ -238,7 +238,7 @@ class Load:
             there = {p for p, start in self.gw.seen.items() if procs.start_of(p) == start} | inhabitants(self.gw.state)
             return {p: procs.cmdline(p)[:80] for p in there - ours}
         left = []
-        wait_for("no folder of nobody", 30, lambda: len(rooms()) <= self.pool)
+        wait_for("no folder of nobody", 30, lambda: len(rooms()) <= self.pool + self.spare)
         try:
             wait_for("no process of nobody", 30, lambda: (left.append(strangers()), not left[-1])[1])
         except AssertionError:

@@ -12,8 +12,8 @@ SEED = int(os.environ.get("CELLKEEP_TEST_SEED", "1"))
 
 @pytest.mark.timeout(180 + 10 * KILLS)
 def test_kills_at_random_moments_lose_no_message_and_no_session(home, start):
-    gw = start("--pool-size", "1", "--on-exit", "kill", state=home)
-    load = Load(gw, FakeSpeech, pool=1, seed=SEED)
+    gw = start("--pool-size", "1", "--spare", "1", "--on-exit", "kill", state=home)
+    load = Load(gw, FakeSpeech, pool=1, spare=1, seed=SEED)
     load.begin()
     slowest = kill_again_and_again(load, KILLS, 1.0)
     load.end()

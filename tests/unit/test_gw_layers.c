@@ -2,6 +2,8 @@
 // folder, with the tricks that a bridge which was broken out of could play.
 #include "gateway/layer_files.h"
 
+#include "common/ck_buf.h"
+#include "common/ck_clean.h"
 #include "common/ck_fs.h"
 
 #include <fcntl.h>
@@ -229,6 +231,84 @@ static void test_a_link_needs_all_of_it(void **state)
     assert_false(there(other, B, NULL));
 }
 
+static void put(const char *base, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", base, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static bool has(const char *base, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    CK_CLEAN_BUF struct ck_buf b = CK_BUF_INIT;
+    snprintf(path, sizeof path, "%s/%s", base, name);
+    return !ck_read_file(path, 100, &b, NULL) && b.n == strlen(text) && (!b.n || !memcmp(b.p, text, b.n));
+}
+
+static void test_a_session_moves_into_the_folder_of_a_spare(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct stat before, after;
+    make_layer(A, "");
+    make_layer(B, "\"" A "\"");
+    make_layer(C ".tmp", "");
+    put(dir, "paused.json", "p");
+    put(dir, "history", "h");
+    put(dir, "bridge.log", "old");
+    put(dir, "disk.qcow2", "old");
+    put(other, "bridge.log", "new");
+    put(other, "disk.qcow2", "new");
+    uid_t owner = geteuid() ? geteuid() : 54321; // of one that was never sealed
+    path_of(path, dir, B, NULL);
+    assert_int_equal(chmod(path, 0700), 0);
+    assert_int_equal(chown(path, owner, getegid()), 0);
+    assert_int_equal(stat(other, &before), 0);
+    assert_int_equal(folder_take_over(dir, other, &err), 0);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_uid, owner);
+    assert_int_equal(after.st_mode & 07777, 0700);
+    assert_int_equal(stat(dir, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino); // a jail sees the folder, not its name
+    for (int i = 0; i < 2; i++) {
+        assert_true(there(dir, A, "ram") && there(dir, B, "layer.json") && there(dir, B, "disk.qcow2"));
+        assert_false(there(dir, C ".tmp", NULL));
+        assert_true(has(dir, "paused.json", "p") && has(dir, "history", "h") && has(dir, "bridge.log.before", "old"));
+        assert_true(has(dir, "bridge.log", "new") && has(dir, "disk.qcow2", "new"));
+        assert_int_equal(ck_remove_tree(other, NULL), 0); // what was the session's folder is not needed
+    }
+}
+
+static void test_a_session_that_cannot_move_stays_whole(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct stat before, after;
+    make_layer(A, "");
+    path_of(path, dir, A, "extra"); // a trick of a bridge that was broken out of
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    put(dir, "paused.json", "p");
+    assert_int_equal(stat(dir, &before), 0);
+    assert_int_equal(folder_take_over(dir, other, &err), -1);
+    assert_int_not_equal(err.status, 0);
+    assert_int_equal(stat(dir, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    assert_true(there(dir, A, "ram") && has(dir, "paused.json", "p"));
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/history", dir);
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    snprintf(path, sizeof path, "%s/o2", root);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(folder_take_over(dir, path, &err), -1);
+    snprintf(path, sizeof path, "%s/none", root);
+    assert_int_equal(folder_take_over(dir, path, &err), -1);
+    assert_true(there(dir, A, "ram") && has(dir, "paused.json", "p"));
+}
+
 static void tidy(const char *wanted, const char *base, bool known, bool stopped)
 {
     char list[1][CK_UUID_MAX] = {""};
@@ -328,6 +408,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_shared_is_sealed_to_the_bottom, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_link_brings_the_disks_below_along, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_link_needs_all_of_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_session_moves_into_the_folder_of_a_spare, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_session_that_cannot_move_stays_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_something_lies_on_stays_as_a_disk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_not_known_is_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_half_made_layers_go_when_nobody_makes_them, set_up, tear_down),

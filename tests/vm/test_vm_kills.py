@@ -12,7 +12,7 @@ KILLS = int(os.environ.get("CELLKEEP_TEST_VM_KILLS", "3"))
 @pytest.mark.timeout(300 + 30 * KILLS)
 def test_kills_at_random_moments_lose_no_message_and_no_session(home, start):
     gw = start("--pool-size", "0", "--on-exit", "kill", state=home)
-    load = Load(gw, Speech, sessions=2)
+    load = Load(gw, Speech, sessions=2, spare=1)
     load.begin()
     slowest = kill_again_and_again(load, KILLS, 4.0)
     load.end()
