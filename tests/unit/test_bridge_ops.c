@@ -216,6 +216,8 @@ static void a_session_may_begin_from_a_layer(void **state)
     }
 }
 
+#define NEW_ID "\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\""
+
 static void a_spare_becomes_what_it_is_told(void **state)
 {
     (void)state;
@@ -223,10 +225,9 @@ static void a_spare_becomes_what_it_is_told(void **state)
     struct ck_err err = CK_ERR_INIT;
     static const char text[] = "{" ID ",\"spare\":true,\"uid\":5}";
     static const char *const bad[] = {
-        "", "{}", "{\"id\":\"x\"}", "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"limits\":{\"cell_ms\":-1}}",
-        "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"restore\":{\"layer\":\"x\",\"mode\":\"fork\"}}",
-        "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"pool\":true,\"restore\":{\"layer\":"
-        "\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"fork\"}}",
+        "", "{}", "{\"id\":\"x\"}", "{" NEW_ID ",\"limits\":{\"cell_ms\":-1}}",
+        "{" NEW_ID ",\"restore\":{\"layer\":\"x\",\"mode\":\"fork\"}}",
+        "{" NEW_ID ",\"pool\":true,\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"fork\"}}",
     };
     static const char order[] = "{\"id\":\"aaaaaaaa-0000-4000-8000-000000000003\",\"pool\":false,\"limits\":{\"cell_ms\":7},"
                                 "\"restore\":{\"layer\":\"aaaaaaaa-0000-4000-8000-000000000002\",\"mode\":\"resume\"}}";
