@@ -62,7 +62,8 @@ void br_account_read(struct bridge *b, const json_t *o)
 {
     struct account *a = &b->account;
     const json_t *cells = json_object_get(o, "cells");
-    a->cpu_before_us = a->cpu_us = 1000 * ck_json_int(o, "vm_cpu_ms", 0, NULL);
+    a->cpu_us = 1000 * ck_json_int(o, "vm_cpu_ms", 0, NULL);
+    a->cpu_before_us += a->cpu_us; // less what the VM used while it waited as a spare
     a->wall_before_ms = ck_json_int(o, "wall_ms", 0, NULL);
     a->cell_wall_ms = ck_json_int(o, "cell_wall_ms", 0, NULL);
     a->cell_cpu_ms = ck_json_int(o, "cell_cpu_ms", 0, NULL);
