@@ -244,6 +244,33 @@ Shown("palette.png")
     assert not [n for n in names if n.startswith(".cellkeep")], names
 
 
+RICH = """
+import pandas, plotly.express
+from IPython.display import display, JSON, Latex, SVG
+display(pandas.DataFrame({'a': range(40)}))
+display(plotly.express.bar(x=list(range(40)), y=list(range(40))))
+display(Latex('$' + 'x+' * 100 + 'y$'))
+display(SVG('<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1">' + '<g/>' * 100 + '</svg>'))
+display(JSON({'deep': {'a': [1, None, '\u00fc' * 200]}}))
+"""
+
+
+def test_rich_results_are_kept_whole_whatever_text_is_cut_to(api, shared):
+    def first(cell, kind):
+        return next(d["data"][kind] for d in cell["displays"] if kind in d["data"])
+
+    c = ok(api.cell(shared, RICH, output={"max_text_bytes": 100, "max_image_edge": 16, "strip_ansi": True}, timeout=250))
+    assert first(c, "text/html").count("<tr") == 41 and "</table>" in first(c, "text/html")
+    figure = first(c, "application/vnd.plotly.v1+json")
+    assert figure["data"][0]["type"] == "bar" and figure["layout"]
+    assert first(c, "text/latex") == "$" + "x+" * 100 + "y$"
+    assert first(c, "image/svg+xml").count("<g/>") == 100
+    assert first(c, "application/json") == {"deep": {"a": [1, None, "\u00fc" * 200]}}
+    only = ok(api.cell(shared, RICH, output={"mime_types": ["application/json", "text/latex"]}, timeout=250))
+    assert {k for d in only["displays"] for k in d["data"]} == {"application/json", "text/latex", "text/plain"}
+    assert first(only, "text/latex") == "$" + "x+" * 100 + "y$"
+
+
 def test_bytes_that_only_look_like_a_picture_stay_whole(api, shared):
     code = """
 from IPython.display import display
