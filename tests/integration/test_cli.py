@@ -63,6 +63,10 @@ def test_files_go_up_and_what_was_made_comes_back(ck, api, folder):
     assert os.path.getsize(os.path.join(out, "ä/deep.txt")) == 7
     sid = next(s["id"] for s in api.get("/v1/sessions?name=files").json())
     assert api.get_file(sid, "/home/user/in put.csv").body == b"a,b\n"
+    r = ck("run", "--session", "files", "--out", out, "-c", "touch:whole.txt:1")
+    assert "not complete" not in r.stderr
+    r = ck("run", "--session", "files", "--out", out, "-c", "touch:slow.open:4")
+    assert "slow.open" in r.stderr and "not complete" in r.stderr and os.path.getsize(os.path.join(out, "slow.open")) == 4, r
     assert ck("session", "delete", "files").returncode == 0
 
 

@@ -132,6 +132,8 @@ def test_results_hold_text_pictures_links_and_errors(legacy):
     link = r["content"][4]
     assert link["name"] == "ä.csv" and link["size"] == 5 and link["uri"].startswith("http://127.0.0.1:")
     assert legacy.api.get("/" + link["uri"].split("/", 3)[3]).body == b"fffff"
+    r = legacy.call("run_python", code="touch:slow.open:5")
+    assert [c["type"] for c in r["content"]] == ["resource_link", "text"] and "still being written" in text(r)[0]
     r = legacy.call("run_python", code="error:ValueError:told")
     assert r["isError"] is True and "ValueError: told" in text(r)[0]
     r = legacy.call("run_python", code="print:a\nsleep:60000", timeout_s=0.5)

@@ -194,6 +194,17 @@ static void test_files_are_links_where_the_client_knows_links(void **state)
                                     "{\"type\":\"text\",\"text\":\"300 files were made or changed in all\"}]");
 }
 
+static void test_files_that_are_still_written_say_so(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"status\":\"ok\",\"artifacts\":[{\"path\":\"/home/user/a\",\"name\":\"a\",\"change\":\"created\","
+                               "\"mime\":\"text/plain\",\"size\":7,\"sha256\":null,\"partial\":true,\"url\":\"/v1/x/a\"}],\"artifacts_total\":1}";
+    same_content(cell(json, true), "[{\"type\":\"resource_link\",\"uri\":\"http://h:1/v1/x/a\",\"name\":\"a\",\"mimeType\":"
+                                   "\"text/plain\",\"size\":7,\"description\":\"/home/user/a\"},{\"type\":\"text\",\"text\":"
+                                   "\"/home/user/a is still being written: what it holds now is not all of it\"}]");
+    same_content(cell(json, false), "[{\"type\":\"text\",\"text\":\"created file /home/user/a (text/plain, 7 bytes, still being written)\"}]");
+}
+
 static void test_errors_are_results_that_say_so(void **state)
 {
     (void)state;
@@ -252,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_arguments_are_checked_and_what_is_wrong_is_said),
         cmocka_unit_test(test_a_model_sees_each_value_once_and_in_its_best_form),
         cmocka_unit_test(test_files_are_links_where_the_client_knows_links),
+        cmocka_unit_test(test_files_that_are_still_written_say_so),
         cmocka_unit_test(test_errors_are_results_that_say_so),
         cmocka_unit_test(test_text_is_as_a_terminal_leaves_it),
         cmocka_unit_test(test_the_middle_is_cut_between_characters_and_named),

@@ -73,7 +73,8 @@ class Tree:
     def changes(self):
         with self.lock:
             files = [{**named("path", p), "size": len(self.files[p][0]), "mtime_ns": self.files[p][1], "change": c,
-                      "mime": "image/png" if p.endswith(".png") else "text/plain", "sha256": hashlib.sha256(self.files[p][0]).hexdigest()}
+                      "mime": "image/png" if p.endswith(".png") else "text/plain", "sha256": hashlib.sha256(self.files[p][0]).hexdigest(),
+                      **({"sha256": None, "partial": True} if p.endswith(".open") else {})}  # as if it was being written
                      for p, c in sorted(self.changed.items()) if p in self.files and not self.ignored(p)]
             self.changed.clear()
         return {"files": files[:200], "count": len(files), "scan_truncated": False}
