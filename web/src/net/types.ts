@@ -47,6 +47,7 @@ export interface Artifact {
   change: 'created' | 'changed';
   mime: string;
   size: number;
+  partial?: boolean; // still being written
   url: string;
 }
 

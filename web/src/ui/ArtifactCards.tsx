@@ -50,7 +50,7 @@ function Card({ session, artifact }: { session: string; artifact: Artifact }) {
       )}
       <span class="card-text">
         <span class="card-name" title={shownName(artifact.path)}>{name}</span>
-        <span class="hint">{bytes(artifact.size)}, {artifact.change}</span>
+        <span class="hint">{bytes(artifact.size)}, {artifact.change}{artifact.partial ? ', still being written' : ''}</span>
       </span>
       <IconButton icon="download" label={`Download ${name}`} onClick={() => void download(session, artifact.path, artifact.name)} />
     </li>
