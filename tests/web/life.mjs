@@ -83,6 +83,7 @@ export async function checkpoint_rollback_fork_pause(c) {
   await page.waitForFunction(old => location.hash.slice(1) !== old, id);
   const early = sessionOf(page);
   c.made.push(early);
+  equal(new Set((await c.api('GET', '/v1/sessions')).json.filter(s => c.made.includes(s.id)).map(s => s.name)).size, 3, 'names of a session and two forks');
   equal((await c.api('POST', `/v1/sessions/${early}/cells`, '{"code":"print(x)"}')).json.stdout, 'before\n', 'the fork of a checkpoint');
   equal((await c.api('POST', `/v1/sessions/${id}/cells`, '{"code":"print(x)"}')).json.stdout, 'later, undisturbed\n', 'its source, which went on');
   await page.locator(`.rail-open`).nth(1).click();

@@ -1,5 +1,5 @@
 // What cells show, and what a person does in the notebook.
-import { check, ended, equal, run, textOf } from './lib.mjs';
+import { accessible, check, ended, equal, run, textOf } from './lib.mjs';
 
 /** Tables, formulas, pictures, JSON, colours, a progress bar, an error: each as what it is. */
 export async function outputs_of_every_kind(c) {
@@ -27,8 +27,10 @@ for i in range(101): print(f"\\rprogress {i} %", end="")`));
   equal(await error.locator('.cm-line.error-line').innerText(), 'f()', 'the line is marked');
   await error.locator('text=Show the traceback').click();
   await error.locator('.out-error .text').waitFor();
+  await accessible(page, 'an open traceback');
   await c.shot(page, 'notebook-light');
   await page.emulateMedia({ colorScheme: 'dark' });
+  await accessible(page, 'an open traceback, dark');
   await c.shot(page, 'notebook-dark');
 }
 

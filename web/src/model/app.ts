@@ -6,7 +6,7 @@ import type { Choice, Session } from '../net/types';
 import { readNotebook } from './ipynb';
 import { LiveSession } from './live';
 import { Store } from './store';
-import { freshName } from './names';
+import { forkName, freshName } from './names';
 
 export type View = 'notebook' | 'chat';
 export type Panel = 'files' | 'timeline' | null;
@@ -191,7 +191,9 @@ export class App extends Store {
   async fork(session: Session, checkpoint?: string): Promise<void> {
     if (!checkpoint && this.live?.session.id === session.id) await this.live.save();
     const [copy] = await api.fork(session.id, checkpoint);
-    await this.refresh();
+    await this.refresh(); // the gateway counts anew with each fork
+    const taken = this.sessions.filter(s => s.id !== copy?.id).map(s => s.name);
+    if (copy && taken.includes(copy.name)) copy.name = (await api.rename(copy.id, forkName(session.name, taken))).name;
     if (copy) await this.open(copy);
   }
 

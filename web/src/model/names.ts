@@ -10,3 +10,11 @@ export function freshName(taken: string[]): string {
   }
   return `session ${taken.length + 1}`;
 }
+
+/** As the gateway names forks, with the next number that is free. */
+export function forkName(source: string, taken: readonly string[]): string {
+  for (let n = 1; ; n += 1) {
+    const name = `${source.slice(0, 110)}-fork-${n}`;
+    if (!taken.includes(name)) return name;
+  }
+}

@@ -61,7 +61,7 @@ function span(text: string, style: Style): Node {
   const el = document.createElement('span');
   el.className = [...style.classes].join(' ');
   if (style.fg) el.style.color = style.fg;
-  if (style.bg) el.style.backgroundColor = style.bg;
+  if (style.bg) el.style.backgroundColor = `color-mix(in srgb, ${style.bg} 28%, transparent)`; // a tint: any text on it stays legible
   el.textContent = text;
   return el;
 }

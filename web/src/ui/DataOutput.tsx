@@ -26,7 +26,9 @@ function Lazy({ item, mime }: { item: Data; mime: string }) {
       } else {
         const { renderRich } = await import('../render/rich');
         const node = await renderRich(mime, item.data[mime], item.metadata);
-        if (!gone) host.replaceChildren(node);
+        if (gone) return;
+        host.replaceChildren(node);
+        if (host.scrollWidth > host.clientWidth) host.tabIndex = 0; // what is wider scrolls, also by keyboard
       }
     };
     work().catch((e: unknown) => !gone && setFailed((e instanceof Error ? e.message : String(e)).split('\n')[0] ?? ''));
