@@ -87,24 +87,27 @@ static void claim_step(struct wait *w, const struct ck_err *err)
     free(w);
 }
 
-static void limited(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+// An agent that does not know the question is of a template older than us. what: that it asks for.
+static void agent_step(struct wait *w, const char *what, const struct ck_err *err)
 {
     struct ck_err e = CK_ERR_INIT;
+    if (err && !strcmp(err->reason, "unknown_op"))
+        ck_fail(&e, 409, "template_not_built", "the template is older than %s: it must be built again", what);
+    claim_step(w, e.status ? &e : err);
+}
+
+static void limited(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
+{
     (void)answer;
     (void)payload;
-    if (err && !strcmp(err->reason, "unknown_op"))
-        ck_fail(&e, 409, "template_not_built", "the template is older than these limits: it must be built again");
-    claim_step(user, e.status ? &e : err);
+    agent_step(user, "these limits", err);
 }
 
 static void watched(void *user, const json_t *answer, struct ck_slice payload, const struct ck_err *err)
 {
-    struct ck_err e = CK_ERR_INIT;
     (void)answer;
     (void)payload;
-    if (err && !strcmp(err->reason, "unknown_op"))
-        ck_fail(&e, 409, "template_not_built", "the template is older than artifact_ignore: it must be built again");
-    claim_step(user, e.status ? &e : err);
+    agent_step(user, "artifact_ignore", err);
 }
 
 static void claimed(void *user, const struct ck_slice *content, const struct ck_err *err)

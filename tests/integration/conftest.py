@@ -73,13 +73,3 @@ def start(fake):
     yield begin
     for gw in made:
         checked_end(gw)
-
-
-@pytest.fixture
-def kept_state():
-    """A state folder that outlives its gateways."""
-    d = scratch("k")
-    yield d
-    shutil.rmtree(d, ignore_errors=True)
-    if os.path.exists(d + ".log"):
-        os.unlink(d + ".log")

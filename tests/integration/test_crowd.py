@@ -31,14 +31,14 @@ def test_a_hundred_creations_at_once(start):
     assert gw.stop(60) == 0 and gw.leftovers() == {}
 
 
-def test_no_session_is_started_into_the_hosts_last_memory(kept_state, start):
-    first = start("--pool-size", "0", state=kept_state)
+def test_no_session_is_started_into_the_hosts_last_memory(home, start):
+    first = start("--pool-size", "0", state=home)
     sid = first.client().create()
     other = first.client().create()
     assert first.client().cell(sid, "set:x:1")["status"] == "ok"
     pause(first.client(), sid)
     first.stop()
-    gw = start("--pool-size", "2", "--memory-reserve-mb", "100000000", state=kept_state)
+    gw = start("--pool-size", "2", "--memory-reserve-mb", "100000000", state=home)
     api = gw.client()
     for path, body in (("/v1/sessions", {}), ("/api/kernels", {"name": "python3"})):
         r = api.post(path, body)
@@ -53,6 +53,6 @@ def test_no_session_is_started_into_the_hosts_last_memory(kept_state, start):
     assert r.status == 503 and "memory" in r.json()["message"], r
     assert {s["id"] for s in api.get("/v1/sessions").json()} == {sid, other}
     gw.stop()
-    api = start("--pool-size", "0", "--memory-reserve-mb", "0", "--on-exit", "kill", state=kept_state).client()
+    api = start("--pool-size", "0", "--memory-reserve-mb", "0", "--on-exit", "kill", state=home).client()
     assert api.cell(sid, "get:x")["stdout"] == "1\n"
     assert api.post("/v1/sessions", {}).status == 201

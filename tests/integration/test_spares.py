@@ -149,6 +149,15 @@ def test_the_pool_does_not_take_spares_to_fill_itself(start):
     assert metric(api, "spare_used_total") == 0
 
 
+def launched(api, sid, what):
+    """A launch of each kind, by what the session does then that says where it came from."""
+    if what == "resume":
+        return api.cell(sid, "get:x")["stdout"]
+    if what == "fork":
+        return api.cell(done(api, sid, "fork", {"count": 1}, 201)[0]["id"], "get:x")["stdout"]
+    return api.cell(api.create(), "print:7")["stdout"]
+
+
 @pytest.mark.parametrize("what", ["resume", "fork", "create"])
 @pytest.mark.parametrize("how", ["bridge", "qemu"])
 def test_a_spare_that_was_killed_is_replaced(spared, what, how):
@@ -162,13 +171,7 @@ def test_a_spare_that_was_killed_is_replaced(spared, what, how):
     _, bridge = spare_of(gw, api)
     victim = bridge if how == "bridge" else next(p for p in procs.descendants({bridge}) if "-netdev" in procs.cmdline(p))
     os.kill(victim, signal.SIGKILL)
-    if what == "resume":
-        assert api.cell(sid, "get:x")["stdout"] == "7\n"
-    elif what == "fork":
-        f, = done(api, sid, "fork", {"count": 1}, 201)
-        assert api.cell(f["id"], "get:x")["stdout"] == "7\n"
-    else:
-        assert api.cell(api.create(), "print:1")["stdout"] == "1\n"
+    assert launched(api, sid, what) == "7\n"
     full(api)
     assert metric(api, "spare_failures_total") >= 1
 
@@ -186,13 +189,7 @@ def test_a_spare_that_hangs_and_then_dies_costs_nothing_but_time(spared, what):
     born = procs.start_of(bridge)
     os.kill(bridge, signal.SIGSTOP)
     answers = []
-    if what == "resume":
-        work = Thread(target=lambda: answers.append(gw.client().cell(sid, "get:x")["stdout"]))
-    elif what == "fork":
-        work = Thread(target=lambda: answers.append(gw.client().cell(
-            done(gw.client(), sid, "fork", {"count": 1}, 201)[0]["id"], "get:x")["stdout"]))
-    else:
-        work = Thread(target=lambda: answers.append(gw.client().cell(gw.client().create(), "print:7")["stdout"]))
+    work = Thread(target=lambda: answers.append(launched(gw.client(), sid, what)))
     try:
         work.start()
         wait_for("it is taken", 30, lambda: metric(api, "spare_used_total") >= 1 and metric(api, "spare_ready") == 0)

@@ -84,25 +84,25 @@ def test_a_full_disk_costs_nobody_a_session(small):
     assert left == [], "what could not be finished"
 
 
-def test_a_read_only_state_folder_is_refused_and_left_alone(fake, kept_state, start):
-    first = start("--pool-size", "0", state=kept_state)
+def test_a_read_only_state_folder_is_refused_and_left_alone(fake, home, start):
+    first = start("--pool-size", "0", state=home)
     sid = first.client().create()
     first.client().cell(sid, "set:x:1")
     pause(first.client(), sid)
     first.stop()
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
-    gw = Mounted(*fake.options(), "--pool-size", "0", script=script, state=kept_state)
+    gw = Mounted(*fake.options(), "--pool-size", "0", script=script, state=home)
     with pytest.raises(NotReady) as e:
         gw.start()
-    assert e.value.code == 1 and kept_state in e.value.stderr.splitlines()[-1], e.value.stderr
+    assert e.value.code == 1 and home in e.value.stderr.splitlines()[-1], e.value.stderr
     assert "rite" in e.value.stderr.splitlines()[-1] or "ead-only" in e.value.stderr.splitlines()[-1]
-    api = start("--pool-size", "0", "--on-exit", "kill", state=kept_state).client()
+    api = start("--pool-size", "0", "--on-exit", "kill", state=home).client()
     assert api.cell(sid, "get:x")["stdout"] == "1\n"
 
 
 @pytest.mark.parametrize("how", ["garbage", "short", "empty-page"])
-def test_a_damaged_database_stops_the_start_and_nothing_else(kept_state, start, how):
-    first = start("--pool-size", "0", state=kept_state)
+def test_a_damaged_database_stops_the_start_and_nothing_else(home, start, how):
+    first = start("--pool-size", "0", state=home)
     api = first.client()
     running, asleep = api.create(), api.create()
     api.cell(running, "set:x:1")
@@ -110,7 +110,7 @@ def test_a_damaged_database_stops_the_start_and_nothing_else(kept_state, start, 
     pause(api, asleep)
     first.stop()
     bridge = first.bridge_pid(running)
-    path = os.path.join(kept_state, "cellkeep.db")
+    path = os.path.join(home, "cellkeep.db")
     sqlite3.connect(path).execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
     with open(path, "rb") as f:
         whole = f.read()
@@ -118,16 +118,16 @@ def test_a_damaged_database_stops_the_start_and_nothing_else(kept_state, start, 
         f.write({"garbage": bytes(b ^ 0x5a for b in whole), "short": whole[:len(whole) // 2 - 100],
                  "empty-page": whole[:4096] + bytes(len(whole) - 4096)}[how])
     with pytest.raises(NotReady) as e:
-        start("--pool-size", "0", state=kept_state)
+        start("--pool-size", "0", state=home)
     assert e.value.code == 1 and "cellkeep.db" in e.value.stderr.splitlines()[-1], e.value.stderr
     assert os.path.exists("/proc/%d" % bridge), "a session that runs runs on"
-    assert sorted(os.listdir(os.path.join(kept_state, "sessions"))) == sorted([running, asleep])
-    for name in os.listdir(kept_state):
+    assert sorted(os.listdir(os.path.join(home, "sessions"))) == sorted([running, asleep])
+    for name in os.listdir(home):
         if name.startswith("cellkeep.db-"):
-            os.unlink(os.path.join(kept_state, name))
+            os.unlink(os.path.join(home, name))
     with open(path, "wb") as f:
         f.write(whole)
-    api = start("--pool-size", "0", "--on-exit", "kill", state=kept_state).client()
+    api = start("--pool-size", "0", "--on-exit", "kill", state=home).client()
     assert api.cell(running, "get:x")["stdout"] == "1\n" and api.cell(asleep, "get:x")["stdout"] == "2\n"
 
 

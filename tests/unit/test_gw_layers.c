@@ -49,14 +49,19 @@ static void path_of(char out[PATH_MAX], const char *base, const char *layer, con
     snprintf(out, PATH_MAX, "%s/layers%s%s%s%s", base, layer ? "/" : "", layer ? layer : "", name ? "/" : "", name ? name : "");
 }
 
-static void write_text(const char *layer, const char *name, const char *text)
+static void write_file(const char *path, const char *text)
 {
-    char path[PATH_MAX];
-    path_of(path, dir, layer, name);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
+}
+
+static void write_text(const char *layer, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    path_of(path, dir, layer, name);
+    write_file(path, text);
 }
 
 static bool there(const char *base, const char *layer, const char *name)
@@ -235,10 +240,7 @@ static void put(const char *base, const char *name, const char *text)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", base, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    write_file(path, text);
 }
 
 static bool has(const char *base, const char *name, const char *text)
